@@ -1,5 +1,6 @@
 //! The digits that no model was trained with, and what is known of the models.
 
+use crate::given;
 use anyhow::{Context, Result, ensure};
 use bytes::Bytes;
 use serde::Deserialize;
@@ -27,7 +28,7 @@ impl Digit {
 
 /// Every digit that was held back: `digit-7-0042.png` is the 42nd of all.
 pub(crate) fn held_out() -> Result<Vec<Digit>> {
-    let file = std::fs::read("tests/data/digits.bin")?;
+    let file = given::read("tests/data/digits.bin")?;
     let (records, _) = file.as_chunks::<RECORD>();
     let mut digits = Vec::new();
     for entry in std::fs::read_dir("tests/data/digits")? {
@@ -59,7 +60,7 @@ fn digit(record: &[u8; RECORD]) -> Result<Digit> {
 
 /// The first so many digits, pixel by pixel.
 pub(crate) fn pixels(images: usize) -> Result<Vec<f32>> {
-    let file = std::fs::read("tests/data/digits.bin")?;
+    let file = given::read("tests/data/digits.bin")?;
     let (records, _) = file.as_chunks::<RECORD>();
     let ink = records.iter().take(images).flat_map(|record| &record[..64]);
     Ok(ink.map(|ink| f32::from(*ink) / 16.0).collect())
@@ -91,8 +92,7 @@ struct TrainedExit {
 
 /// The outputs of a model from shallow to deep, each with the share of digits held back that it gets right, as training found.
 pub(crate) fn exits(model: &str) -> Result<Vec<(String, f64)>> {
-    let text = std::fs::read_to_string("tests/models/models.json")?;
-    let trained: Trained = serde_json::from_str(&text)?;
+    let trained: Trained = serde_json::from_slice(&given::read("tests/models/models.json")?)?;
     let known = trained.models.into_iter().find(|known| known.name == model);
     let known = known.with_context(|| format!("models.json does not know {model}"))?;
     let exits = known.exits.into_iter();

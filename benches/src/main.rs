@@ -9,6 +9,7 @@ mod edgeserving_live;
 mod engine;
 mod fed;
 mod gateway;
+mod given;
 mod infer;
 mod mesh;
 mod operators;

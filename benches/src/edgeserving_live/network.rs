@@ -1,7 +1,7 @@
 //! The network up to each of its exits, and how long each takes.
 
 use super::registered::Registered;
-use crate::digits;
+use crate::{digits, given};
 use anyhow::{Context, Result};
 use karman_infer::graph::Graph;
 use karman_infer::{Backend, LoadOptions, Model, ModelLimits, Tract};
@@ -29,7 +29,7 @@ pub(super) struct Network {
 impl Network {
     /// Loads and measures it.
     pub(super) fn measure(registered: &Registered, runs: usize) -> Result<Self> {
-        let file = std::fs::read(format!("tests/models/{NAME}.onnx"))?;
+        let file = given::read(&format!("tests/models/{NAME}.onnx"))?;
         let graph = Graph::read(file, &ModelLimits::default())?;
         let options = LoadOptions {
             plans: NonZeroUsize::new(registered.most).context("`most` is 0")?,

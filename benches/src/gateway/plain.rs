@@ -1,6 +1,7 @@
 //! The least there can be between a socket and the model: axum, serde, and the pool of ONNX Runtime sessions that our nodes use.
 
 use super::{FILE, MODEL};
+use crate::given;
 use anyhow::{Context, Result};
 use axum::Router;
 use axum::extract::{Json, State};
@@ -66,7 +67,7 @@ pub(crate) fn serve(plain: &Plain, at: SocketAddr) -> Result<()> {
         ..LoadOptions::default()
     };
     let served = Served {
-        model: runtime.load(&std::fs::read(FILE)?, &options)?,
+        model: runtime.load(&given::read(FILE)?, &options)?,
         inline: plain.inline,
     };
     tokio::runtime::Runtime::new()?.block_on(async {

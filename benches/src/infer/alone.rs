@@ -3,6 +3,7 @@
 use super::direct::Direct;
 use super::{Setting, limits, network};
 use crate::engine::context;
+use crate::given;
 use anyhow::{Context, Result, ensure};
 use bytes::Bytes;
 use karman_engine::Plugin;
@@ -82,9 +83,7 @@ pub(super) fn run(setting: &Setting, report: &mut Report) -> Result<()> {
 
 /// What a call adds to a model that takes less than a millisecond.
 fn added(setting: &Setting, report: &mut Report) -> Result<()> {
-    let path = format!("tests/models/{SMALL}.onnx");
-    let file = std::fs::read(&path)
-        .with_context(|| format!("{path} is not here; run it from the root of the repository"))?;
+    let file = given::read(&format!("tests/models/{SMALL}.onnx"))?;
     let Compared { whole, pairs } = compare(setting, SMALL, &file, 1, 10 * setting.pairs())?;
     let mut row = |key: &str, pairs: &[Pair], target| {
         let added: Vec<f64> = pairs.iter().map(|pair| (pair.ours - pair.theirs) * 1e6).collect();

@@ -2,8 +2,8 @@
 
 use super::registered::Registered;
 use super::workload::{CLOUD, Candidate, Workload};
-use crate::digits;
 use crate::site::Site;
+use crate::{digits, given};
 use anyhow::{Error, Result};
 use bytes::Bytes;
 use http::Method;
@@ -51,7 +51,7 @@ impl Tiers {
             .iter()
             .flat_map(|load| load.models.iter().map(|model| (load.folder, *model)));
         for (from, model) in models {
-            let file: Bytes = std::fs::read(format!("{from}/{model}.onnx"))?.into();
+            let file: Bytes = given::read(&format!("{from}/{model}.onnx"))?.into();
             for (site, name) in [(&edge, model.to_owned()), (&cloud, format!("{CLOUD}{model}"))] {
                 let _: Value = site
                     .order(Method::POST, &format!("/models/{name}"), file.clone())

@@ -3,8 +3,8 @@
 use super::alarm::Alarm;
 use super::registered::Registered;
 use super::scenario::{MODEL, Plan};
-use crate::digits;
 use crate::site::Site;
+use crate::{digits, given};
 use anyhow::{Context, Result};
 use bytes::Bytes;
 use futures::future::LocalBoxFuture;
@@ -76,7 +76,7 @@ impl Nodes {
             }
             sites.push(site);
         }
-        let file: Bytes = std::fs::read(format!("tests/models/{MODEL}.onnx"))?.into();
+        let file: Bytes = given::read(&format!("tests/models/{MODEL}.onnx"))?.into();
         for site in &sites {
             let path = format!("/models/{MODEL}");
             let _: Value = site.order(Method::POST, &path, file.clone()).await?;
