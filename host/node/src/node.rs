@@ -1,7 +1,7 @@
 use crate::config::NodeConfig;
 use crate::contacts::Contacts;
 use crate::drive::{
-    Bundles, Calls, Federated, JoinOptions, Lent, LinkTable, Split, TaskStatus, Tasks, go_on, hand_on, join,
+    Bundles, Calls, Federated, JoinOptions, Lent, Links, Split, TaskStatus, Tasks, go_on, hand_on, join,
     resume,
 };
 use crate::listener::{Listener, ShutDown, serve_control, serve_public};
@@ -31,7 +31,7 @@ pub(crate) struct Inner {
     plugins: Arc<Plugins>,
     lent: Lent,
     bundles: Arc<Bundles>,
-    links: LinkTable,
+    links: Links,
     split: Split,
     federated: Federated,
     logs: LogRing,
@@ -96,7 +96,7 @@ impl Node {
             plugins,
             lent: Lent::default(),
             bundles,
-            links: LinkTable::default(),
+            links: Links::default(),
             logs,
             ready: Mutex::default(),
         })))
@@ -190,7 +190,7 @@ impl Node {
         &self.0.bundles
     }
 
-    pub(crate) fn links(&self) -> &LinkTable {
+    pub(crate) fn links(&self) -> &Links {
         &self.0.links
     }
 

@@ -10,6 +10,7 @@ mod tls;
 mod uses;
 
 pub(crate) use outgoing::Outgoing;
+pub use plane::SILENCE;
 pub(crate) use plane::{OnLine, Plane};
 pub(crate) use silence::{Passed, Silence, pause};
 

@@ -33,8 +33,9 @@ const AGAIN: Duration = Duration::from_secs(30);
 const ROUNDS: Duration = Duration::from_secs(2);
 /// How long a connection may stay that no call uses.
 const UNUSED: Duration = Duration::from_secs(600);
-/// A node that is gone is noticed after this time, and asked whether it is there after a third of it.
-const SILENCE: Duration = Duration::from_secs(12);
+/// How long a connection for calls lasts on which nothing comes: a node that is gone is noticed after this time, and asked whether it is there
+/// after a third of it.
+pub const SILENCE: Duration = Duration::from_secs(12);
 /// Bytes that may be under way on one stream and on one connection: 1 Gbit/s at a round trip of 60 and 120 ms.
 const STREAM_WINDOW: u32 = 8 << 20;
 const CONNECTION_WINDOW: u32 = 16 << 20;

@@ -11,6 +11,7 @@ mod stream;
 pub(crate) use connection::Emulated;
 pub(crate) use stream::Slowed;
 
+use crate::data::SILENCE;
 use crate::membership::Member;
 use karman_space::{Line, Link, LinkProfile, Outage};
 use karman_types::{NodeId, Tier};
@@ -20,9 +21,6 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::Instant;
-
-/// How long a link may be gone before its connections break, as those of QUIC and TCP do.
-pub(super) const SILENCE: Duration = Duration::from_secs(12);
 
 /// The lines that leave this node, one to each other node.
 pub(crate) struct Lines {

@@ -3,13 +3,12 @@
 mod probes;
 mod rates;
 
-pub(crate) use rates::LinkTable;
 pub use rates::MeasuredRate;
 
-pub(in crate::drive) use probes::{Probed, Probes};
+pub(in crate::drive) use probes::Probed;
 
-use self::probes::Probing;
-use self::rates::Way;
+use self::probes::{Probes, Probing};
+use self::rates::{RateTable, Way};
 use super::mesh_of;
 use crate::node::Node;
 use bytes::Bytes;
@@ -34,6 +33,13 @@ const TIMES: usize = 3;
 /// One that takes so long, and so many times as long as an empty message, is not sent again: neither a moment's delay nor the slow start of a
 /// transfer makes much of it.
 const LONG: (Duration, u32) = (Duration::from_millis(500), 10);
+
+/// What this node has measured of its links, and is measuring.
+#[derive(Default)]
+pub(crate) struct Links {
+    pub(in crate::drive) rates: RateTable,
+    probes: Probes,
+}
 
 /// A link from one node to another.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Serialize)]
@@ -96,7 +102,7 @@ async fn measured(node: &Node, other: NodeId, way: Way) -> Result<LinkMeasure, T
             .saturating_sub(empty);
     }
     let rate_mbit_s = rate_mbit_s(bytes, transfer, empty);
-    node.links().put(other, way, rate_mbit_s);
+    node.links().rates.put(other, way, rate_mbit_s);
     let here = node.runtime().id();
     let (from, to) = match way {
         Way::There => (here, other),
@@ -113,7 +119,7 @@ async fn measured(node: &Node, other: NodeId, way: Way) -> Result<LinkMeasure, T
 /// Remembers what another node has measured of its link to this one.
 pub(in crate::drive) fn heard(node: &Node, link: &LinkMeasure) {
     if link.to == node.runtime().id() {
-        node.links().put(link.from, Way::Back, link.rate_mbit_s);
+        node.links().rates.put(link.from, Way::Back, link.rate_mbit_s);
     }
 }
 
@@ -159,12 +165,12 @@ pub(in crate::drive) async fn bytes_per_second(
 
 /// How long about so many bytes, at most [`LARGE`], take to another node and an empty answer back now, by sending them once: far less than it
 /// takes to measure the link.
-pub(in crate::drive) fn probe(node: &Node, probes: &Probes, to: NodeId, bytes: u64) -> Probing {
-    let node = node.clone();
-    probes.join(to, bytes, || {
+pub(in crate::drive) fn probe(node: &Node, to: NodeId, bytes: u64) -> Probing {
+    let asking = node.clone();
+    node.links().probes.join(to, bytes, || {
         async move {
-            let peer = peer_of(&node, to).await?;
-            let took = send(&node, peer, (Way::There, bytes as usize)).await?;
+            let peer = peer_of(&asking, to).await?;
+            let took = send(&asking, peer, (Way::There, bytes as usize)).await?;
             Ok(Probed { bytes, took })
         }
         .boxed()

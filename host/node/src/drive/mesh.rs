@@ -245,7 +245,7 @@ impl Node {
                 let age = peer.round_trip_age();
                 let offer = peer.offer.map(|(offer, _)| (*offer).clone());
                 let node = peer.member.as_ref()?.node;
-                let rates = self.links().with(node);
+                let rates = self.links().rates.with(node);
                 Some(PeerStatus {
                     node,
                     down: rates.down,

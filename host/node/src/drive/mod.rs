@@ -53,7 +53,7 @@ pub use flow::{
 pub(crate) use flow::{FlowEvent, Follower, Known};
 pub use invite::InviteOrder;
 pub use keepers::{KeeperStatus, KeepersConfig, KeepersStatus};
-pub(crate) use links::LinkTable;
+pub(crate) use links::Links;
 pub use links::{LinkMeasure, MeasuredRate};
 pub use mesh::{JoinOptions, NextContact, NodeOffer, PeerStatus, Pinged};
 pub(crate) use mesh::{join, mesh_of};

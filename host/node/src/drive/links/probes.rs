@@ -25,7 +25,7 @@ pub(in crate::drive) type Probing = Shared<BoxFuture<'static, Result<Probed, Tas
 
 /// The latest probe to each node, while somebody waits for it.
 #[derive(Default)]
-pub(in crate::drive) struct Probes(Mutex<HashMap<NodeId, UnderWay>>);
+pub(super) struct Probes(Mutex<HashMap<NodeId, UnderWay>>);
 
 struct UnderWay {
     bytes: u64,

@@ -38,9 +38,9 @@ pub(super) enum Way {
 
 /// What was measured last, by node and way.
 #[derive(Default)]
-pub(crate) struct LinkTable(Mutex<HashMap<(NodeId, Way), (f64, Instant)>>);
+pub(in crate::drive) struct RateTable(Mutex<HashMap<(NodeId, Way), (f64, Instant)>>);
 
-impl LinkTable {
+impl RateTable {
     pub(super) fn put(&self, other: NodeId, way: Way, mbit_s: f64) {
         let mut known = self.0.lock();
         if known.len() >= 2 * MOST && !known.contains_key(&(other, way)) {
@@ -71,7 +71,7 @@ mod tests {
 
     #[test]
     fn each_way_is_known_as_it_was_last_and_the_oldest_give_way() {
-        let table = LinkTable::default();
+        let table = RateTable::default();
         let node = |number: usize| NodeId::of_key(&number.to_le_bytes());
         let mbit_s = |rate: Option<MeasuredRate>| rate.map(|rate| rate.mbit_s);
         table.put(node(0), Way::There, 1.0);

@@ -54,7 +54,7 @@ pub use profiles::{NodeProfile, WholeOnGpu};
 pub(crate) use serve::{prepare, run};
 pub use wire::Leg;
 
-use crate::drive::links::{LinkMeasure, Probes};
+use crate::drive::links::LinkMeasure;
 use crate::node::{Inner, Node};
 use crate::runtime::Runtime;
 use crate::services::blocking;
@@ -80,7 +80,6 @@ pub(crate) struct Split {
     /// Its models are in no pilot's hands; changed while the pilots are locked.
     inside: Inside,
     words: Words,
-    probes: Probes,
 }
 
 impl Split {
@@ -92,7 +91,6 @@ impl Split {
             pilots: Mutex::default(),
             inside: Inside::default(),
             words: Words::default(),
-            probes: Probes::default(),
         }
     }
 
@@ -107,10 +105,6 @@ impl Split {
 
     const fn words(&self) -> &Words {
         &self.words
-    }
-
-    const fn probes(&self) -> &Probes {
-        &self.probes
     }
 
     /// Whether this node may lend the file under this name, `model/NAME`: a model of its own, or one that visits.

@@ -19,6 +19,7 @@ use crate::services::{Meanwhile, blocking};
 use futures::FutureExt;
 use futures::future::{BoxFuture, join_all};
 use karman_engine::capability::nn::{Model, Tensors};
+use karman_mesh::SILENCE;
 use karman_sched::partition::{Action, Cause, Event, Link, ProblemError, Replanner};
 use karman_types::{Digest, NodeId, TaskError};
 use lost::Lost;
@@ -36,8 +37,6 @@ use tokio::time::timeout;
 const ASK_AGAIN: Duration = Duration::from_secs(2);
 /// How long a probe of a link may take at least.
 const LEAST_PATIENCE: Duration = Duration::from_millis(100);
-/// How long the answer to a probe that is overdue is waited for: about as long as a connection outlives a link that is gone.
-const HELD_UP: Duration = Duration::from_secs(12);
 
 /// Keeps the plan of one model up to date, and runs requests by it.
 pub(crate) struct Pilot {
@@ -250,7 +249,7 @@ impl Pilot {
     /// Has a link measured of which nothing was heard for long.
     async fn probe(self: &Arc<Self>, node: &Node, to: usize, bytes: u64, patience_ms: f64) {
         let patience = Duration::from_secs_f64(patience_ms / 1e3).max(LEAST_PATIENCE);
-        let probing = probe(node, node.split().probes(), self.node_of(to), bytes);
+        let probing = probe(node, self.node_of(to), bytes);
         let probed = timeout(patience, probing.clone()).await;
         self.probed.lock().remove(&to);
         let from = 0;
@@ -278,8 +277,8 @@ impl Pilot {
                     ms,
                 })
                 .await;
-                // What an outage holds up comes as soon as it is over.
-                if let Ok(Ok(_)) = timeout(HELD_UP, probing).await {
+                // What an outage holds up comes as soon as it is over, if its connection outlives that.
+                if let Ok(Ok(_)) = timeout(SILENCE, probing).await {
                     tell(Event::Back { from, to }).await;
                 }
             }
