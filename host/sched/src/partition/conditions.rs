@@ -147,16 +147,21 @@ impl Conditions {
         *rate *= (self.usual_mbit_s[link] / *rate).powf(share);
     }
 
-    /// A link takes so many times longer for a byte than it was believed to.
-    pub(crate) fn slow_link(&mut self, link: usize, factor: f64) {
-        let link = &mut self.links[link];
-        link.rate_mbit_s = rate_mbit_s(link.ms_per_byte() * factor);
+    /// A link is believed to be so fast.
+    pub(crate) fn set_rate(&mut self, link: usize, mbit_s: f64) {
+        self.links[link].rate_mbit_s = mbit_s.clamp(RATE_MBIT_S.0, RATE_MBIT_S.1);
     }
 
     pub(crate) fn link(&self, from: usize, to: usize) -> Option<usize> {
         self.links
             .iter()
             .position(|link| (link.from, link.to) == (from, to))
+    }
+
+    /// The link the other way.
+    pub(crate) fn way_back(&self, link: usize) -> Option<usize> {
+        let Link { from, to, .. } = self.links[link];
+        self.link(to, from)
     }
 
     pub(crate) fn links(&self) -> &[Link] {

@@ -17,7 +17,7 @@ pub enum Event {
         /// How long it took.
         ms: f64,
     },
-    /// A message arrived, of a request or a probe.
+    /// A message arrived, of a request or a probe, and who got it says how long it took.
     Sent {
         /// Where it came from.
         from: usize,
@@ -26,6 +26,19 @@ pub enum Event {
         /// Its size.
         bytes: u64,
         /// How long it took.
+        ms: f64,
+    },
+    /// A message arrived, and its answer is back.
+    Answered {
+        /// Where the message came from, and the answer went.
+        from: usize,
+        /// Where it went.
+        to: usize,
+        /// Its size.
+        bytes: u64,
+        /// The size of the answer.
+        answer: u64,
+        /// How long both were on their way, together.
         ms: f64,
     },
     /// A message is later than expected, and so much of it has arrived lately.

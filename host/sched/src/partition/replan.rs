@@ -1,6 +1,7 @@
 //! A plan that moves with the conditions.
 
 mod bottleneck;
+mod link;
 mod probe;
 mod stated;
 mod told;
@@ -11,11 +12,11 @@ use super::{
     Action, Cause, Event, EventError, Held, Link, Partitioner, Plan, PlanError, Problem, ProblemError,
     Resumption, Tuning, Weights,
 };
+use link::LinkNews;
 use std::cmp::Ordering;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
-use told::Unanswered;
 
 /// Keeps one network's plan up to date. It touches no clock and no link: it is told what was measured ([`Event`]) and when
 /// (since some start, never going back), and says what to do ([`Action`]).
@@ -37,18 +38,8 @@ pub struct Replanner<P> {
     heard: BTreeSet<(usize, usize)>,
     /// Whether each tier was late or early when it was last measured; nothing where it was as expected.
     off: Vec<Option<Ordering>>,
-    /// When each link was last measured.
-    measured: Vec<Duration>,
-    /// How often each link was probed since a request or news of it: the more often, the longer until the next time.
-    looks: Vec<u32>,
-    /// Whether what is believed of each link was told by another one, with which it seems to share a bottleneck.
-    guessed: Vec<bool>,
-    /// What was sent last over each link, where that is not answered.
-    unanswered: Vec<Option<Unanswered>>,
-    /// How large the last message was that was late on each link, until one at least half as large is not.
-    late: Vec<Option<u64>>,
-    /// When something that was overdue came over each link, and it was looked at for that.
-    came_back: Vec<Duration>,
+    /// What was heard of each link.
+    news: Vec<LinkNews>,
     /// Whether the links are known: then nothing is learnt of them.
     links_are_stated: bool,
     /// When it was last told of a request.
@@ -83,12 +74,7 @@ impl<P: Partitioner> Replanner<P> {
             under_way: Vec::new(),
             heard: BTreeSet::new(),
             off: vec![None; tiers],
-            measured: vec![now; problem.links().len()],
-            looks: vec![0; problem.links().len()],
-            guessed: vec![false; problem.links().len()],
-            unanswered: vec![None; problem.links().len()],
-            late: vec![None; problem.links().len()],
-            came_back: vec![now; problem.links().len()],
+            news: vec![LinkNews::new(now); problem.links().len()],
             links_are_stated: false,
             asked: now,
             ticked: now,
@@ -236,8 +222,8 @@ impl<P: Partitioner> Replanner<P> {
         let heard = std::mem::take(&mut self.heard);
         self.conditions.forget(&heard, share);
         // One that could be probed was heard of by now, if it matters.
-        for link in 0..self.measured.len() {
-            if now.saturating_sub(self.measured[link]) > self.tuning.probe_at_most * 2 {
+        for (link, news) in self.news.iter().enumerate() {
+            if news.is_silent(self.tuning.probe_at_most * 2, now) {
                 self.conditions.forget_link(link, share);
             }
         }
@@ -271,7 +257,7 @@ impl<P: Partitioner> Replanner<P> {
         let ready = self.policy.plan(&now).ok();
         if let Some(ready) = ready.filter(|ready| self.tuning.worth(ready.cost, current)) {
             self.plan = Arc::new(ready);
-            self.looks.fill(0);
+            self.news.iter_mut().for_each(|news| news.looks = 0);
             actions.push(Action::Use {
                 plan: self.plan.clone(),
                 cause,

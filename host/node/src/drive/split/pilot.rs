@@ -258,10 +258,16 @@ impl Pilot {
                 .await;
         };
         match probed {
-            // What an empty message takes was measured before: now it may have met others on its way.
             Ok(Ok(Probed { bytes, took })) if took <= patience => {
-                let ms = (took.as_secs_f64() * 1e3 - self.fixed_ms(to, from)).max(0.0);
-                tell(Event::Sent { from, to, bytes, ms }).await;
+                let (answer, ms) = (0, took.as_secs_f64() * 1e3);
+                tell(Event::Answered {
+                    from,
+                    to,
+                    bytes,
+                    answer,
+                    ms,
+                })
+                .await;
             }
             // Another model had sent it long before.
             Ok(Ok(_)) => tell(Event::Back { from, to }).await,
@@ -283,13 +289,6 @@ impl Pilot {
                 }
             }
         }
-    }
-
-    /// What a message from one tier to another takes besides its bytes, as it was measured before the model was run in parts.
-    fn fixed_ms(&self, from: usize, to: usize) -> f64 {
-        let mut links = self.planned.problem.links().iter();
-        let link = links.find(|link| (link.from, link.to) == (from, to));
-        link.map_or(0.0, |link| link.latency_ms + link.message_ms)
     }
 
     /// A tier's part of a route, for people.

@@ -1,50 +1,96 @@
-//! Links that share a bottleneck: all that a node sends goes through the one access link that it has, as a rule.
+//! Links that share a bottleneck: all that a node sends goes through the one access link that it has, as a rule, and so does what comes back.
 
 use super::Replanner;
 use crate::partition::Partitioner;
 use crate::partition::conditions::Conditions;
 
-impl<P: Partitioner> Replanner<P> {
-    /// Changes what is believed of a link, by a measurement of it. Links from the same node that looked as fast change by the same factor: what
-    /// slows one down slows down the others, and each of them would have to keep a request waiting to show it. Where that is a wrong
-    /// guess the first measurement of its own corrects it, and tells nothing of others.
-    pub(super) fn measure<T>(&mut self, link: usize, change: impl FnOnce(&mut Conditions) -> T) -> T {
-        let alike = self.links_like(link);
-        let before = self.conditions.links()[link].ms_per_byte();
-        let told = change(&mut self.conditions);
-        let factor = self.conditions.links()[link].ms_per_byte() / before;
-        let deviates = self.tuning.deviates(factor).is_some();
-        let was_guessed = std::mem::take(&mut self.guessed[link]);
-        if deviates {
-            self.looks[link] = 0;
+/// Links that carry more megabits per second are fast, and which of them is the faster one says little: what was measured was processors.
+const FAST_MBIT_S: f64 = 200.0;
+
+/// A link whose rate goes with that of another one.
+struct Bound {
+    link: usize,
+    /// How many times faster it is.
+    faster: f64,
+    /// Whether both of them are fast.
+    are_fast: bool,
+}
+
+impl Bound {
+    /// How fast it is when the other one is so fast.
+    fn rate(&self, other: f64) -> f64 {
+        match self.are_fast && other < FAST_MBIT_S {
+            true => other,
+            false => other * self.faster,
         }
+    }
+}
+
+impl<P: Partitioner> Replanner<P> {
+    /// Changes what is believed of a link, by a measurement of it, and of its way back: little comes back, as a rule, so that nothing else tells
+    /// of that. Links from the same node that looked as fast change by the same factor: what slows one down slows down the others, and each of
+    /// them would have to keep a request waiting to show it. Where that is a wrong guess the first measurement of its own corrects it, and
+    /// tells nothing of others.
+    pub(super) fn measure<T>(&mut self, link: usize, change: impl FnOnce(&mut Conditions) -> T) -> T {
+        let (alike, back) = (self.links_like(link), self.way_back(link));
+        let before = self.conditions.links()[link].rate_mbit_s;
+        let told = change(&mut self.conditions);
+        let after = self.conditions.links()[link].rate_mbit_s;
+        let deviates = self.tuning.deviates(before / after).is_some();
+        let was_guessed = std::mem::take(&mut self.news[link].guessed);
+        if deviates {
+            self.news[link].looks = 0;
+        }
+        let follows = |conditions: &mut Conditions, bound: &Bound| {
+            conditions.set_rate(bound.link, bound.rate(after));
+        };
+        back.iter().for_each(|back| follows(&mut self.conditions, back));
         if deviates && was_guessed {
             return told;
         }
-        for other in alike {
-            self.conditions.slow_link(other, factor);
+        for (other, back) in &alike {
+            follows(&mut self.conditions, other);
+            back.iter().for_each(|back| follows(&mut self.conditions, back));
             if deviates {
-                self.guessed[other] = true;
-                self.looks[other] = 0;
+                self.news[other.link].guessed = true;
+                self.news[other.link].looks = 0;
             }
         }
         told
     }
 
-    /// Other links from the same node that are believed to be about as fast.
-    fn links_like(&self, link: usize) -> Vec<usize> {
+    /// Other links from the same node that are believed to be about as fast, each with its way back.
+    fn links_like(&self, link: usize) -> Vec<(Bound, Option<Bound>)> {
         let links = self.conditions.links();
         let one = links[link];
-        let alike = |other: &usize| {
-            let (at, other) = (*other, links[*other]);
-            at != link
-                && other.from == one.from
-                && self.conditions.is_up(at)
-                && self
-                    .tuning
-                    .deviates(other.rate_mbit_s / one.rate_mbit_s)
-                    .is_none()
+        let is_alike = |other: &Bound| {
+            links[other.link].from == one.from
+                && self.conditions.is_up(other.link)
+                && (other.are_fast || self.tuning.deviates(other.faster).is_none())
         };
-        (0..links.len()).filter(alike).collect()
+        let others = (0..links.len()).filter(|other| *other != link);
+        let alike = others.map(|other| self.bound(link, other)).filter(is_alike);
+        alike
+            .map(|other| {
+                let back = self.conditions.way_back(other.link);
+                let back = back.map(|back| self.bound(link, back));
+                (other, back)
+            })
+            .collect()
+    }
+
+    fn way_back(&self, link: usize) -> Option<Bound> {
+        let back = self.conditions.way_back(link)?;
+        Some(self.bound(link, back))
+    }
+
+    /// The one of these links that goes with the other.
+    fn bound(&self, to: usize, link: usize) -> Bound {
+        let rate = |link: usize| self.conditions.links()[link].rate_mbit_s;
+        Bound {
+            link,
+            faster: rate(link) / rate(to),
+            are_fast: rate(link).min(rate(to)) >= FAST_MBIT_S,
+        }
     }
 }

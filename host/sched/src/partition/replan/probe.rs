@@ -19,9 +19,9 @@ impl<P: Partitioner> Replanner<P> {
             return;
         }
         self.watch(now, actions);
-        let silent: Vec<bool> = (0..self.measured.len())
+        let silent: Vec<bool> = (0..self.news.len())
             .map(|link| {
-                let longer = self.looks[link].saturating_sub(HOPES - 1).min(u32::BITS - 1);
+                let longer = self.news[link].looks.saturating_sub(HOPES - 1).min(u32::BITS - 1);
                 let patience = self.tuning.probe_after.saturating_mul(1 << longer);
                 self.is_silent(link, patience.min(self.tuning.probe_at_most), now)
             })
@@ -40,29 +40,19 @@ impl<P: Partitioner> Replanner<P> {
             self.due = now + self.tuning.period;
         }
         let used = &self.plan.prediction.links;
-        for (looks, link) in self.looks.iter_mut().zip(self.conditions.links()) {
+        for (news, link) in self.news.iter_mut().zip(self.conditions.links()) {
             let is_used = || {
                 used.iter()
                     .any(|used| (used.from, used.to) == (link.from, link.to))
             };
             if used.is_empty() || is_used() {
-                *looks = 0;
+                news.looks = 0;
             }
         }
     }
 
-    /// Something has come that was overdue, so an outage may be over: the link is free to be looked at. Where it is only slow, all that is sent
-    /// to look at it is overdue: not each of them is a reason to send another one.
-    pub(super) fn is_back(&mut self, link: usize, now: Duration) {
-        let again = self.tuning.probe_at_most;
-        if now.saturating_sub(self.came_back[link]) >= again {
-            self.came_back[link] = now;
-            self.measured[link] = now.saturating_sub(again);
-        }
-    }
-
     fn is_silent(&self, link: usize, patience: Duration, now: Duration) -> bool {
-        self.conditions.is_up(link) && now.saturating_sub(self.measured[link]) >= patience
+        self.conditions.is_up(link) && self.news[link].is_silent(patience, now)
     }
 
     /// Those that the plan takes, as long as another request may follow the last: it should not have to find out that they have become slow.
@@ -70,16 +60,16 @@ impl<P: Partitioner> Replanner<P> {
         let used = self.plan.prediction.links.iter();
         let due: Vec<usize> = used
             .filter_map(|used| self.conditions.link(used.from, used.to))
-            .filter(|link| self.looks[*link] < WATCHES)
+            .filter(|link| self.news[*link].looks < WATCHES)
             .filter(|link| self.is_silent(*link, self.tuning.probe_after, now))
             .collect();
         for link in due {
             let of = &self.conditions.links()[link];
-            let bytes = match self.late[link] {
-                Some(_) => self.tuning.probe_size(of),
-                None => self.tuning.watch_size(of),
+            let bytes = match self.news[link].is_suspect() {
+                true => self.tuning.probe_size(of),
+                false => self.tuning.watch_size(of),
             };
-            let patience_ms = self.conditions.links()[link].ms(bytes) * PATIENCE;
+            let patience_ms = of.ms(bytes) * PATIENCE;
             self.ask(link, bytes, patience_ms, actions);
         }
     }
@@ -106,18 +96,22 @@ impl<P: Partitioner> Replanner<P> {
         }
     }
 
+    /// A look at a link tells of its way back as well.
     fn ask(&mut self, link: usize, bytes: u64, patience_ms: f64, actions: &mut Vec<Action>) {
         let of = self.conditions.links()[link];
         let (from, to) = (of.from, of.to);
-        let is_this = |action: &Action| matches!(action, Action::Probe { from: a, to: b, .. } if (*a, *b) == (from, to));
-        if !actions.iter().any(is_this) {
-            self.looks[link] += 1;
-            actions.push(Action::Probe {
-                from,
-                to,
-                bytes,
-                patience_ms,
-            });
+        let tells = |action: &Action| matches!(action, Action::Probe { from: a, to: b, .. } if [(from, to), (to, from)].contains(&(*a, *b)));
+        if actions.iter().any(tells) {
+            return;
         }
+        for link in std::iter::once(link).chain(self.conditions.way_back(link)) {
+            self.news[link].looks += 1;
+        }
+        actions.push(Action::Probe {
+            from,
+            to,
+            bytes,
+            patience_ms,
+        });
     }
 }

@@ -1,6 +1,7 @@
 //! Conditions that are stated by who knows them: an operator who cuts a link, or an oracle that others are compared with.
 
 use super::Replanner;
+use super::link::LinkNews;
 use crate::partition::{Action, Cause, Event, Link, Partitioner, ProblemError, Tier};
 
 impl<P: Partitioner> Replanner<P> {
@@ -30,12 +31,7 @@ impl<P: Partitioner> Replanner<P> {
     fn now_are(&mut self, tiers: Vec<Tier>, links: Vec<Link>) -> Result<(), ProblemError> {
         let weights = self.nominal.weights().clone();
         self.nominal = self.nominal.under(tiers, links.clone(), weights)?;
-        self.measured.resize(links.len(), self.due);
-        self.looks.resize(links.len(), 0);
-        self.guessed = vec![false; links.len()];
-        self.unanswered = vec![None; links.len()];
-        self.late = vec![None; links.len()];
-        self.came_back.resize(links.len(), self.due);
+        self.news = vec![LinkNews::new(self.due); links.len()];
         self.conditions.set_links(links);
         Ok(())
     }
@@ -51,7 +47,11 @@ impl<P: Partitioner> Replanner<P> {
         self.links_are_stated
             && matches!(
                 event,
-                Event::Sent { .. } | Event::Overdue { .. } | Event::Back { .. } | Event::Link { .. }
+                Event::Sent { .. }
+                    | Event::Answered { .. }
+                    | Event::Overdue { .. }
+                    | Event::Back { .. }
+                    | Event::Link { .. }
             )
     }
 }

@@ -1,6 +1,7 @@
 //! What an event tells a re-planner of tiers, links and weights.
 
 use super::Replanner;
+use super::link::Unanswered;
 use crate::partition::{Cause, Event, EventError, Partitioner};
 use std::time::Duration;
 
@@ -10,16 +11,8 @@ const SAME_SIZE: f64 = 0.05;
 /// found all that it needs at hand. Twice in a row it is slow, or fast.
 const HICCUP_MS: f64 = 10.0;
 const HICCUP: f64 = 3.0;
-/// By less than so many milliseconds a message may be late once: something else was on the link. Twice in a row the link is slow.
-const CROSSING_MS: f64 = 25.0;
-
-/// A message that no answer has come to: the next one over its link tells whether that was slow, or the tier behind it.
-#[derive(Clone)]
-pub(super) struct Unanswered {
-    bytes: u64,
-    layers: Vec<usize>,
-    ms: f64,
-}
+/// A link that is so many times faster than it was believed to be is another one.
+const MANY_TIMES: f64 = 4.0;
 
 impl<P: Partitioner> Replanner<P> {
     /// Takes what an event tells; why to look for a plan, if at all.
@@ -31,13 +24,18 @@ impl<P: Partitioner> Replanner<P> {
             Event::Computed { tier, layers, ms } => self.computed(now, tier, &layers, time(ms)?),
             Event::Sent { from, to, bytes, ms } => {
                 let (link, ms) = (self.link(from, to)?, time(ms)?);
-                self.measured[link] = now;
-                if self.has_met_others(link, bytes, ms) {
-                    // Another look, soon, tells.
-                    self.measured[link] = now.saturating_sub(self.tuning.probe_at_most);
-                    return Ok(None);
-                }
-                Ok(self.sent(link, to, bytes, ms))
+                Ok(self.arrived(now, link, bytes, ms))
+            }
+            Event::Answered {
+                from,
+                to,
+                bytes,
+                answer,
+                ms,
+            } => {
+                let (link, ms) = (self.link(from, to)?, time(ms)?);
+                let (bytes, ms) = self.as_one(link, bytes, answer, ms);
+                Ok(self.arrived(now, link, bytes, ms))
             }
             Event::Overdue {
                 from,
@@ -46,14 +44,16 @@ impl<P: Partitioner> Replanner<P> {
                 ms,
             } => {
                 let (link, ms) = (self.link(from, to)?, time(ms)?);
-                self.measured[link] = now;
+                self.heard_of(link, now);
                 // The link is slow itself, then.
-                self.unanswered[link] = None;
+                self.news[link].unanswered = None;
                 Ok(Some(self.overdue(link, arrived, ms)))
             }
             Event::Back { from, to } => {
                 let link = self.link(from, to)?;
-                self.is_back(link, now);
+                if self.news[link].is_back(&self.tuning, now) {
+                    self.look_again(link, now);
+                }
                 Ok(None)
             }
             Event::Unanswered {
@@ -66,8 +66,8 @@ impl<P: Partitioner> Replanner<P> {
                 let (link, ms) = (self.link(from, to)?, time(ms)?);
                 self.runs(to, &layers)?;
                 self.was_asked(now);
-                self.measured[link] = now;
-                self.unanswered[link] = Some(Unanswered { bytes, layers, ms });
+                self.heard_of(link, now);
+                self.news[link].unanswered = Some(Unanswered { bytes, layers, ms });
                 if self.links_are_stated {
                     let ms_per_byte = self.conditions.links()[link].ms_per_byte();
                     return Ok(self.judge(link, to, ms_per_byte));
@@ -103,9 +103,10 @@ impl<P: Partitioner> Replanner<P> {
             return Err(EventError::NoLayers);
         }
         self.was_asked(now);
-        let into = |link: &usize| self.conditions.links()[*link].to == tier;
-        for link in (0..self.unanswered.len()).filter(into) {
-            self.unanswered[link] = None;
+        for (news, link) in self.news.iter_mut().zip(self.conditions.links()) {
+            if link.to == tier {
+                news.unanswered = None;
+            }
         }
         Ok(self.took(tier, layers, ms))
     }
@@ -154,35 +155,58 @@ impl<P: Partitioner> Replanner<P> {
         Ok(held.then_some(Cause::Weights))
     }
 
-    /// Whether a message was late as one is that has met others on its way, and none before it was that no other one has disproved since. A much
-    /// smaller one does not: it would hardly be late where the link is somewhat slower.
-    fn has_met_others(&mut self, link: usize, bytes: u64, ms: f64) -> bool {
-        let expected = self.conditions.links()[link].ms(bytes);
-        let is_late = ms > expected && self.tuning.deviates(ms / expected).is_some();
-        let was_late = self.late[link];
-        if is_late {
-            self.late[link] = Some(bytes);
-        } else if was_late.is_some_and(|late| bytes >= late.min(self.tuning.probe_bytes) / 2) {
-            self.late[link] = None;
-        }
-        is_late && was_late.is_none() && ms - expected < CROSSING_MS
+    /// A message and its answer as one message there that takes as long as both: they mostly go over the same medium, and then both are off by
+    /// the same factor.
+    fn as_one(&self, link: usize, bytes: u64, answer: u64, ms: f64) -> (u64, f64) {
+        let links = self.conditions.links();
+        let Some(back) = self.conditions.way_back(link) else {
+            return (bytes, ms);
+        };
+        let slower = links[back].ms_per_byte() / links[link].ms_per_byte();
+        let bytes = bytes.saturating_add((answer as f64 * slower) as u64);
+        (bytes, (ms - links[back].ms(0)).max(0.0))
     }
 
-    fn sent(&mut self, link: usize, to: usize, bytes: u64, ms: f64) -> Option<Cause> {
+    fn arrived(&mut self, now: Duration, link: usize, bytes: u64, ms: f64) -> Option<Cause> {
+        let expected = self.conditions.links()[link].ms(bytes);
+        self.heard_of(link, now);
+        let news = &mut self.news[link];
+        if news.has_met_others(&self.tuning, bytes, ms, expected) {
+            // Another look, soon, tells.
+            self.look_again(link, now);
+            return None;
+        }
         if !self.conditions.tells(link, bytes, ms) {
             return None;
         }
-        let ratio = ms / self.conditions.links()[link].ms(bytes);
+        let ratio = ms / expected;
         let gain = self.tuning.gain(ratio, self.tuning.link_gain);
         self.measure(link, |conditions| conditions.sent(link, bytes, ms, gain));
-        let cause = self.tuning.deviates(ratio);
+        if ratio * MANY_TIMES < 1.0 {
+            // A probe of a link that was so slow is small, and may have met others that were held up. Now a larger one tells more.
+            self.look_again(link, now);
+        }
+        let to = self.conditions.links()[link].to;
         let of_tier = self.judge(link, to, ms / bytes as f64);
-        cause.or(of_tier)
+        self.tuning.deviates(ratio).or(of_tier)
+    }
+
+    /// There is news of a link, and with it of its way back.
+    fn heard_of(&mut self, link: usize, at: Duration) {
+        self.news[link].measured = at;
+        if let Some(back) = self.conditions.way_back(link) {
+            self.news[back].measured = at;
+        }
+    }
+
+    /// A link is free to be looked at from now on.
+    fn look_again(&mut self, link: usize, now: Duration) {
+        self.heard_of(link, now.saturating_sub(self.tuning.probe_at_most));
     }
 
     /// What was waited for a tier beyond what its link takes, which a message has come over at this pace, was the tier's.
     fn judge(&mut self, link: usize, tier: usize, ms_per_byte: f64) -> Option<Cause> {
-        let Unanswered { bytes, layers, ms } = self.unanswered[link].take()?;
+        let Unanswered { bytes, layers, ms } = self.news[link].unanswered.take()?;
         let left = ms - ms_per_byte * bytes as f64;
         let expected = self.conditions.compute_ms(tier, &layers)?;
         (left > expected)

@@ -100,6 +100,88 @@ fn what_meets_others_on_a_link_moves_nothing_and_a_link_that_is_slow_twice_is_sl
 }
 
 #[test]
+fn what_slows_a_message_down_slows_down_its_answer() {
+    let mut replanner = replanner(Weights::Everywhere);
+    let takes = |replanner: &Replanner<Tiers>, from, to| replanner.expected_ms(from, to, 25_000).unwrap();
+    let answered = |ms| Event::Answered {
+        from: 0,
+        to: 1,
+        bytes: 50_000,
+        answer: 25_000,
+        ms,
+    };
+    // 22 ms there and 12 back are expected.
+    replanner.handle(SECOND / 20, answered(34.0)).unwrap();
+    assert!((takes(&replanner, 0, 1) - 12.0).abs() < 1e-6);
+    replanner.handle(SECOND / 10, answered(4.0 + 90.0)).unwrap();
+    assert!((takes(&replanner, 0, 1) - 32.0).abs() < 1e-6);
+    assert!((takes(&replanner, 1, 0) - 32.0).abs() < 1e-6);
+    assert!((takes(&replanner, 1, 2) - 12.0).abs() < 1e-6, "another link");
+    // A probe of which nothing comes back tells of the way back as well.
+    let probed = Event::Answered {
+        from: 0,
+        to: 1,
+        bytes: 25_000,
+        answer: 0,
+        ms: 14.0,
+    };
+    replanner.handle(SECOND / 5, probed).unwrap();
+    assert!((takes(&replanner, 0, 1) - 12.0).abs() < 1e-6);
+    assert!((takes(&replanner, 1, 0) - 12.0).abs() < 1e-6);
+    // Where nothing is to be sent no time is divided.
+    let empty = Event::Answered {
+        from: 0,
+        to: 1,
+        bytes: 0,
+        answer: 0,
+        ms: 50.0,
+    };
+    replanner.handle(SECOND / 4, empty).unwrap();
+    assert!((takes(&replanner, 0, 1) - 12.0).abs() < 1e-6);
+}
+
+#[test]
+fn of_fast_links_the_one_that_became_slow_says_how_fast_the_others_are() {
+    let problem = problem(Weights::Everywhere);
+    // As three processes on one machine measure it.
+    let link = |from, to, rate_mbit_s| Link {
+        from,
+        to,
+        rate_mbit_s,
+        ..problem.links()[0]
+    };
+    let links = vec![
+        link(0, 1, 1800.0),
+        link(1, 0, 5500.0),
+        link(0, 2, 2900.0),
+        link(2, 0, 1400.0),
+        link(1, 2, 1000.0),
+        link(2, 1, 900.0),
+    ];
+    let problem = problem.under(problem.tiers().to_vec(), links, Weights::Everywhere);
+    let mut replanner = Replanner::new(MinCut, problem.unwrap(), Tuning::default(), Duration::ZERO).unwrap();
+    let pace = |replanner: &Replanner<MinCut>, from, to| {
+        let ms = |bytes| replanner.expected_ms(from, to, bytes).unwrap();
+        ms(1_000_000) - ms(0)
+    };
+    let answered = Event::Answered {
+        from: 0,
+        to: 1,
+        bytes: 50_000,
+        answer: 0,
+        ms: 104.0,
+    };
+    replanner.handle(SECOND / 20, answered).unwrap();
+    for (from, to) in [(0, 1), (1, 0), (0, 2), (2, 0)] {
+        assert!(
+            (pace(&replanner, from, to) - 2000.0).abs() < 0.1,
+            "{from} to {to}"
+        );
+    }
+    assert!(pace(&replanner, 1, 2) < 10.0, "between others");
+}
+
+#[test]
 fn requests_take_the_direct_way_again_once_it_is_heard_of() {
     let mut replanner = with_direct_link(40.0);
     assert_eq!(replanner.plan().assignment, [0, 0, 2, 2]);

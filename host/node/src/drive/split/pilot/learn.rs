@@ -78,14 +78,14 @@ impl Pilot {
             }
             if let Some(before) = before.replace(leg).filter(|_| tier != at) {
                 self.learn_sizes(replanner, route, before, leg);
-                let back = replanner.expected_ms(tier, at, results).unwrap_or_default();
-                let sent = Event::Sent {
+                let answered = Event::Answered {
                     from: at,
                     to: tier,
                     bytes: leg.bytes_in,
-                    ms: (leg.transfer_us as f64 / 1e3 - back).max(0.0),
+                    answer: results,
+                    ms: leg.transfer_us as f64 / 1e3,
                 };
-                self.tell(replanner, sent);
+                self.tell(replanner, answered);
             }
             at = tier;
         }
