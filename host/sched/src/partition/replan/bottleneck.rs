@@ -7,7 +7,7 @@ use crate::partition::conditions::Conditions;
 /// Links that carry more megabits per second are fast, and which of them is the faster one says little: what was measured was processors.
 const FAST_MBIT_S: f64 = 200.0;
 
-/// A link whose rate goes with that of another one.
+/// A link whose rate goes with that of another one, its leader.
 struct Bound {
     link: usize,
     /// How many times faster it is.
@@ -17,11 +17,11 @@ struct Bound {
 }
 
 impl Bound {
-    /// How fast it is when the other one is so fast.
-    fn rate(&self, other: f64) -> f64 {
-        match self.are_fast && other < FAST_MBIT_S {
-            true => other,
-            false => other * self.faster,
+    /// How fast it is when the leader is so fast.
+    fn rate(&self, leader: f64) -> f64 {
+        match self.are_fast && leader < FAST_MBIT_S {
+            true => leader,
+            false => leader * self.faster,
         }
     }
 }
@@ -84,13 +84,13 @@ impl<P: Partitioner> Replanner<P> {
         Some(self.bound(link, back))
     }
 
-    /// The one of these links that goes with the other.
-    fn bound(&self, to: usize, link: usize) -> Bound {
+    /// A link as one whose rate goes with that of another one.
+    fn bound(&self, leader: usize, link: usize) -> Bound {
         let rate = |link: usize| self.conditions.links()[link].rate_mbit_s;
         Bound {
             link,
-            faster: rate(link) / rate(to),
-            are_fast: rate(link).min(rate(to)) >= FAST_MBIT_S,
+            faster: rate(link) / rate(leader),
+            are_fast: rate(link).min(rate(leader)) >= FAST_MBIT_S,
         }
     }
 }
