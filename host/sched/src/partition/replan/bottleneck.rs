@@ -32,7 +32,7 @@ impl<P: Partitioner> Replanner<P> {
     /// them would have to keep a request waiting to show it. Where that is a wrong guess the first measurement of its own corrects it, and
     /// tells nothing of others.
     pub(super) fn measure<T>(&mut self, link: usize, change: impl FnOnce(&mut Conditions) -> T) -> T {
-        let (alike, back) = (self.links_like(link), self.way_back(link));
+        let (alike, back) = (self.links_like(link), self.way_back(link, link));
         let before = self.conditions.links()[link].rate_mbit_s;
         let told = change(&mut self.conditions);
         let after = self.conditions.links()[link].rate_mbit_s;
@@ -72,16 +72,16 @@ impl<P: Partitioner> Replanner<P> {
         let alike = others.map(|other| self.bound(link, other)).filter(is_alike);
         alike
             .map(|other| {
-                let back = self.conditions.way_back(other.link);
-                let back = back.map(|back| self.bound(link, back));
+                let back = self.way_back(link, other.link);
                 (other, back)
             })
             .collect()
     }
 
-    fn way_back(&self, link: usize) -> Option<Bound> {
+    /// The way back of a link as one whose rate goes with that of the leader.
+    fn way_back(&self, leader: usize, link: usize) -> Option<Bound> {
         let back = self.conditions.way_back(link)?;
-        Some(self.bound(link, back))
+        Some(self.bound(leader, back))
     }
 
     /// A link as one whose rate goes with that of another one.

@@ -167,6 +167,7 @@ impl<P: Partitioner> Replanner<P> {
         (bytes, (ms - links[back].ms(0)).max(0.0))
     }
 
+    /// A message took so long over its link: what that tells of it, and of a tier that was waited for behind it.
     fn arrived(&mut self, now: Duration, link: usize, bytes: u64, ms: f64) -> Option<Cause> {
         let expected = self.conditions.links()[link].ms(bytes);
         self.heard_of(link, now);

@@ -128,7 +128,7 @@ fn what_slows_a_message_down_slows_down_its_answer() {
     replanner.handle(SECOND / 5, probed).unwrap();
     assert!((takes(&replanner, 0, 1) - 12.0).abs() < 1e-6);
     assert!((takes(&replanner, 1, 0) - 12.0).abs() < 1e-6);
-    // Where nothing is to be sent no time is divided.
+    // One without bytes tells nothing of a rate.
     let empty = Event::Answered {
         from: 0,
         to: 1,

@@ -119,4 +119,30 @@ fn a_link_is_looked_at_as_soon_as_what_it_held_up_has_come() {
     };
     let actions = replanner.handle(SECOND * 11 / 2, took).unwrap();
     assert_eq!(used(&actions).unwrap().assignment, [0, 0, 2, 2]);
+    // The small one may have met others that were held up: a larger one follows at the next tick.
+    let actions = replanner.handle(SECOND * 23 / 4, Event::Tick).unwrap();
+    let is_larger = |probe: &(usize, u64)| probe.0 == 1 && probe.1 > 5 * small.1;
+    assert!(probes(&actions).iter().any(is_larger), "{actions:?}");
+}
+
+#[test]
+fn a_look_at_a_link_is_one_at_its_way_back_as_well() {
+    let mut replanner = replanner(Weights::Everywhere);
+    for half in 1..20 {
+        let actions = replanner.handle(SECOND * half / 2, Event::Tick).unwrap();
+        let ways = |action: &Action| match action {
+            Action::Probe { from, to, .. } => Some((*from.min(to), *from.max(to))),
+            _ => None,
+        };
+        let mut looked_at: Vec<(usize, usize)> = actions.iter().filter_map(ways).collect();
+        let all = looked_at.len();
+        looked_at.sort_unstable();
+        looked_at.dedup();
+        assert_eq!(looked_at.len(), all, "{actions:?}");
+        assert!(
+            !actions
+                .iter()
+                .any(|action| matches!(action, Action::Probe { from: 1, to: 0, .. }))
+        );
+    }
 }
