@@ -211,7 +211,7 @@ fn write_links(files: &[PathBuf; 3], access: Access) -> Result<()> {
 fn request() -> Result<Bytes> {
     let mut rng = fastrand::Rng::with_seed(7);
     let pixels: Vec<f32> = (0..3 * INPUT * INPUT)
-        .map(|_| (rng.f32() * 256.0).round() / 256.0)
+        .map(|_| f32::from(rng.u8(..)) / 255.0)
         .collect();
     let input = json!({ "name": "image", "shape": [1, 3, INPUT, INPUT], "datatype": "FP32", "data": pixels });
     Ok(serde_json::to_vec(&json!({ "inputs": [input] }))?.into())

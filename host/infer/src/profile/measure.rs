@@ -114,8 +114,12 @@ fn activations(
 /// The bytes that are left of a tensor when it is packed without loss.
 fn packed(tensor: &Tensor) -> Option<u64> {
     let numbers = tensor.view::<f32>().ok()?;
-    let array = Encoded::encode(tensor.shape(), numbers, Encoding::F32).ok()?;
-    Some((array.pack().wire_bytes() as u64).min(tensor.bytes().len() as u64))
+    let bytes = |encoding| {
+        let array = Encoded::encode(tensor.shape(), numbers, encoding).ok()?;
+        Some(array.pack().wire_bytes() as u64)
+    };
+    let least = bytes(Encoding::F32)?.min(bytes(Encoding::NonZero)?);
+    Some(least.min(tensor.bytes().len() as u64))
 }
 
 fn rejected(backend: &dyn Backend, error: &CutError) -> InferError {

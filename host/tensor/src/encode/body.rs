@@ -1,8 +1,9 @@
 //! The bytes of each encoding, behind the head of a frame.
 
-use super::{EncodeError, Encoding};
+use super::{EncodeError, Encoding, non_zero, palette};
 use crate::Shape;
 use half::f16;
+use half::slice::{HalfBitsSliceExt, HalfFloatSliceExt};
 
 /// Half a unit in the last place of an `f16`, relative; and below its normal numbers, absolute.
 const F16_RELATIVE: f32 = 1.0 / 2048.0;
@@ -17,6 +18,8 @@ pub(super) fn write(shape: Shape, values: &[f32], encoding: Encoding) -> Result<
         Encoding::F16 => halves(values),
         Encoding::Int8 => Ok(eighths(shape, values)),
         Encoding::TopK(share) => largest(values, share),
+        Encoding::NonZero => Ok(non_zero::write(values)),
+        Encoding::Palette => palette::write(values, row(shape, values.len())),
     }
 }
 
@@ -28,7 +31,7 @@ pub(super) fn read(
     encoding: Encoding,
 ) -> Result<Vec<f32>, EncodeError> {
     let fits = match encoding {
-        Encoding::TopK(_) => true,
+        Encoding::TopK(_) | Encoding::NonZero | Encoding::Palette => true,
         _ => body.len() == most_bytes(shape, count, encoding),
     };
     if !fits {
@@ -37,20 +40,22 @@ pub(super) fn read(
     let values: Vec<f32> = match encoding {
         Encoding::F32 => floats(body).collect(),
         Encoding::F16 => {
-            let (halves, _) = body.as_chunks::<2>();
-            halves
-                .iter()
-                .map(|half| f16::from_le_bytes(*half).to_f32())
-                .collect()
+            let (halves, _) = body.as_chunks();
+            let halves: Vec<u16> = halves.iter().map(|half| u16::from_le_bytes(*half)).collect();
+            halves.reinterpret_cast::<f16>().to_f32_vec()
         }
         Encoding::Int8 => {
             let (scales, levels) = body.split_at(4 * channels(shape));
-            let row = (count / channels(shape).max(1)).max(1);
-            let rows = levels.chunks(row).zip(floats(scales));
-            rows.flat_map(|(row, scale)| row.iter().map(move |level| f32::from(*level as i8) * scale))
-                .collect()
+            let row = row(shape, count);
+            let mut values = Vec::with_capacity(count);
+            for (row, scale) in levels.chunks(row).zip(floats(scales)) {
+                values.extend(row.iter().map(|level| f32::from(*level as i8) * scale));
+            }
+            values
         }
         Encoding::TopK(share) => scattered(count, body, share)?,
+        Encoding::NonZero => non_zero::read(count, body)?,
+        Encoding::Palette => palette::read(count, channels(shape), body)?,
     };
     match values.iter().all(|value| value.is_finite()) {
         true => Ok(values),
@@ -58,13 +63,15 @@ pub(super) fn read(
     }
 }
 
-/// The bytes of an array of this shape: exactly, but for top-k, whose gaps vary.
+/// The bytes of an array of this shape: exactly, but for those whose bytes go by their numbers.
 pub(super) fn most_bytes(shape: Shape, count: usize, encoding: Encoding) -> usize {
     match encoding {
         Encoding::F32 => 4 * count,
         Encoding::F16 => 2 * count,
         Encoding::Int8 => 4 * channels(shape) + count,
         Encoding::TopK(share) => kept(count, share) * (4 + MOST_GAP_BYTES),
+        Encoding::NonZero => non_zero::bit_bytes(count) + 4 * count,
+        Encoding::Palette => palette::most_bytes(count, row(shape, count)),
     }
 }
 
@@ -72,11 +79,11 @@ pub(super) fn most_bytes(shape: Shape, count: usize, encoding: Encoding) -> usiz
 pub(super) fn error_bound(shape: Shape, decoded: &[f32], encoding: Encoding) -> f32 {
     let largest = |values: &[f32]| values.iter().fold(0.0f32, |most, value| most.max(value.abs()));
     match encoding {
-        Encoding::F32 => 0.0,
+        Encoding::F32 | Encoding::NonZero | Encoding::Palette => 0.0,
         // The number itself may be larger than the decoded one, by as much again.
         Encoding::F16 => largest(decoded) * F16_RELATIVE * (1.0 + F16_RELATIVE) + F16_ABSOLUTE,
         Encoding::Int8 => {
-            let row = (decoded.len() / channels(shape).max(1)).max(1);
+            let row = row(shape, decoded.len());
             let most = decoded.chunks(row).map(largest).fold(0.0, f32::max);
             // Half of a scale, with the roundings of the division and the product; below the normal numbers all become 0.
             most / 254.0 * 1.0001 + f32::MIN_POSITIVE * 128.0
@@ -99,15 +106,15 @@ fn floats(bytes: &[u8]) -> impl Iterator<Item = f32> {
 }
 
 fn halves(values: &[f32]) -> Result<Vec<u8>, EncodeError> {
-    let mut body = Vec::with_capacity(2 * values.len());
-    for (index, value) in values.iter().enumerate() {
-        let half = f16::from_f32(*value);
-        if half.is_infinite() {
-            return Err(EncodeError::TooLarge { index, value: *value });
-        }
-        body.extend_from_slice(&half.to_le_bytes());
+    let mut halves = vec![f16::ZERO; values.len()];
+    halves.convert_from_f32_slice(values);
+    match halves.iter().position(|half| half.is_infinite()) {
+        Some(index) => Err(EncodeError::TooLarge {
+            index,
+            value: values[index],
+        }),
+        None => Ok(bytemuck::cast_slice(&halves).to_vec()),
     }
-    Ok(body)
 }
 
 /// The rows that have a scale of their own.
@@ -118,10 +125,15 @@ fn channels(shape: Shape) -> usize {
     }
 }
 
+/// The numbers of one of them, of so many.
+fn row(shape: Shape, count: usize) -> usize {
+    (count / channels(shape)).max(1)
+}
+
 /// Scales first, then the levels of all channels.
 fn eighths(shape: Shape, values: &[f32]) -> Vec<u8> {
     let channels = channels(shape);
-    let row = (values.len() / channels).max(1);
+    let row = row(shape, values.len());
     let mut scales = Vec::with_capacity(4 * channels + values.len());
     let mut levels = Vec::with_capacity(values.len());
     for row in values.chunks(row) {
@@ -130,14 +142,21 @@ fn eighths(shape: Shape, values: &[f32]) -> Vec<u8> {
         // A scale below the normal numbers has too few digits left to divide by.
         let scale = if scale < f32::MIN_POSITIVE { 0.0 } else { scale };
         scales.extend_from_slice(&scale.to_le_bytes());
-        levels.extend(row.iter().map(|value| match scale {
-            0.0 => 0,
-            _ => (value / scale).round_ties_even().clamp(-127.0, 127.0) as i8 as u8,
-        }));
+        match scale {
+            0.0 => levels.resize(levels.len() + row.len(), 0),
+            _ => levels.extend(row.iter().map(|value| level(value / scale))),
+        }
     }
     scales.resize(4 * channels, 0);
     scales.extend_from_slice(&levels);
     scales
+}
+
+/// The nearest whole number to one between -127 and 127, the even one of two, as a byte. Beside a number this large only whole ones have a
+/// place, so that the addition rounds and the last byte is the result; it takes no branch and no call, and many at once.
+fn level(scaled: f32) -> u8 {
+    const WHOLE: f32 = 1.5 * (1 << 23) as f32;
+    (scaled + WHOLE).to_bits() as u8
 }
 
 /// How many numbers top-k keeps.
@@ -207,5 +226,21 @@ fn scattered(count: usize, body: &[u8], share: u16) -> Result<Vec<f32>, EncodeEr
     match rest.is_empty() {
         true => Ok(values),
         false => Err(EncodeError::Malformed("bytes follow its last number")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn levels_are_the_nearest_whole_numbers() {
+        for step in -127 * 64..=127 * 64 {
+            let scaled = step as f32 / 64.0;
+            assert_eq!(level(scaled) as i8, scaled.round_ties_even() as i8, "{scaled}");
+        }
+        // A quotient of the largest magnitude and a scale made from it may be a little larger.
+        assert_eq!(level(127.000_01) as i8, 127);
+        assert_eq!(level(-127.000_01) as i8, -127);
     }
 }

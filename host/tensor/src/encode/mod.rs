@@ -1,5 +1,5 @@
-//! Arrays of `f32` on their way through a link: half precision, eight bits with a scale per channel, or the few largest numbers
-//! only; each with a bound on its error, each optionally packed by zstd.
+//! Arrays of `f32` on their way through a link: without their zeros, by a palette, in half precision, in eight bits with a scale per channel, or the
+//! few largest numbers only; each with a bound on its error, each optionally packed by zstd.
 //!
 //! [`Encoded`] is one array as it travels; it reads bytes from anyone. [`Feedback`] keeps what an encoding lost and adds it to the
 //! next array, so that sums over time are right. [`choose()`] finds the encoding that is through first.
@@ -7,6 +7,8 @@
 mod body;
 mod choose;
 mod feedback;
+mod non_zero;
+mod palette;
 
 pub use choose::{Choice, ChooseError, Link, Measured, choose};
 pub use feedback::Feedback;
@@ -14,6 +16,7 @@ pub use feedback::Feedback;
 use crate::{Shape, Tensor};
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
 use std::fmt;
 
 /// The encoding of an array in transit.
@@ -31,6 +34,13 @@ pub enum Encoding {
     /// Only the numbers of largest magnitude, this many of each 1,000 (at least one): about 5 bytes each. The error is at most
     /// the least magnitude that is kept. Meant for updates, with [`Feedback`].
     TopK(u16),
+    /// Those that are not zero: a bit for each number, and 4 bytes for each that is left, no error. Activations behind a ReLU have many
+    /// zeros; and packed, other numbers take fewer bytes so than as [`Encoding::F32`], too, unless they are a few that come again and again,
+    /// as those of a picture are.
+    NonZero,
+    /// A byte each and a table of the numbers that there are, or one for each channel; no error. Arrays with more than 256 different
+    /// numbers in a channel are refused. Pictures of 8 bits have no more.
+    Palette,
 }
 
 /// An encoded array.
@@ -62,6 +72,9 @@ pub enum EncodeError {
         /// As given.
         value: f32,
     },
+    /// A channel with more different numbers than a palette has.
+    #[error("a channel has more than 256 different numbers: choose another encoding")]
+    TooManyDifferent,
     /// The numbers are not as many as the shape asks for.
     #[error("an array {shape} has another number of elements than the {given} that were given")]
     Length {
@@ -92,6 +105,8 @@ impl Encoding {
             Self::F16 => 1,
             Self::Int8 => 2,
             Self::TopK(_) => 3,
+            Self::NonZero => 4,
+            Self::Palette => 5,
         }
     }
 }
@@ -103,6 +118,8 @@ impl fmt::Display for Encoding {
             Self::F16 => f.write_str("f16"),
             Self::Int8 => f.write_str("int8"),
             Self::TopK(share) => write!(f, "top-k {} %", f32::from(*share) / 10.0),
+            Self::NonZero => f.write_str("non-zero"),
+            Self::Palette => f.write_str("palette"),
         }
     }
 }
@@ -138,17 +155,26 @@ impl Encoded {
     /// The same array with its bytes packed by zstd at level 1, where that makes it smaller.
     #[must_use]
     pub fn pack(self) -> Self {
-        if self.packed {
-            return self;
-        }
-        match zstd::bulk::compress(&self.body, 1) {
-            Ok(packed) if packed.len() < self.body.len() => Self {
+        match self.packed_body() {
+            Some(packed) if packed.len() < self.body.len() => Self {
                 packed: true,
                 body: packed.into(),
                 ..self
             },
             _ => self,
         }
+    }
+
+    /// Nothing where there is nothing to pack.
+    fn packed_body(&self) -> Option<Vec<u8>> {
+        let count = elements(self.shape).ok()?;
+        let body = match self.encoding {
+            _ if self.packed => return None,
+            Encoding::NonZero => non_zero::by_places(count, &self.body)?.into(),
+            Encoding::Palette => palette::as_steps(count, &self.body)?.into(),
+            _ => Cow::from(&self.body[..]),
+        };
+        zstd::bulk::compress(&body, 1).ok()
     }
 
     /// The numbers, row-major. The memory it takes is that of the shape, which a few bytes can make large: check
@@ -162,7 +188,13 @@ impl Encoded {
         let body = if self.packed {
             let most = body::most_bytes(self.shape, count, self.encoding);
             let text = "zstd does not unpack it to an array of this shape";
-            unpacked = zstd::bulk::decompress(&self.body, most).map_err(|_| EncodeError::Malformed(text))?;
+            let bytes = zstd::bulk::decompress(&self.body, most).ok();
+            let bytes = bytes.and_then(|bytes| match self.encoding {
+                Encoding::NonZero => non_zero::in_order(count, &bytes),
+                Encoding::Palette => palette::as_places(count, bytes),
+                _ => Some(bytes),
+            });
+            unpacked = bytes.ok_or(EncodeError::Malformed(text))?;
             &unpacked[..]
         } else {
             &self.body[..]
@@ -235,6 +267,8 @@ impl Encoded {
             (1, 0) => Encoding::F16,
             (2, 0) => Encoding::Int8,
             (3, share) => Encoding::TopK(share),
+            (4, 0) => Encoding::NonZero,
+            (5, 0) => Encoding::Palette,
             _ => return Err(EncodeError::Malformed("its encoding is not known")),
         };
         let shape = Shape::new(&dims).map_err(|_| EncodeError::Malformed("it has more than 8 dimensions"))?;

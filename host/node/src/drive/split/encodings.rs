@@ -36,6 +36,17 @@ pub(super) struct Packed {
     pub(super) encoding: Option<String>,
 }
 
+/// What an encoding has to suit.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Suits {
+    /// How fast the link is.
+    pub(super) rate_mbit_s: f64,
+    /// How far a number may come out from what was sent, as a share of the largest magnitude in its tensor.
+    pub(super) max_error: f64,
+    /// Whether who gets it reads [`Encoding::NonZero`] and [`Encoding::Palette`].
+    pub(super) reads_lossless: bool,
+}
+
 /// How the tensors of a stage get to the next one soonest.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum How {
@@ -69,43 +80,46 @@ pub(super) fn pack(head: &impl Serialize, tensors: &Tensors, how: How) -> Result
 }
 
 impl Encodings {
-    /// How these get there soonest over a link of this rate, with an error of at most `max_error` of the largest magnitude in each of
-    /// them; nothing where encodings have to be measured for that.
-    pub(super) fn how(&self, tensors: &Tensors, rate_mbit_s: f64, max_error: f64) -> Option<How> {
+    /// How these get there soonest; nothing where encodings have to be measured for that.
+    pub(super) fn how(&self, tensors: &Tensors, suits: Suits) -> Option<How> {
         // A link that was never measured is taken for a fast one.
-        if !rate_mbit_s.is_finite() || largest(tensors).is_none() {
+        if !suits.rate_mbit_s.is_finite() || largest(tensors).is_none() {
             return Some(How::AsTheyAre);
         }
         let mut seen = self.0.lock();
-        let known = |seen: &&mut Seen| seen.uses < MEASURE_AGAIN && max_error <= seen.max_error;
+        let known = |seen: &&mut Seen| seen.uses < MEASURE_AGAIN && suits.max_error <= seen.max_error;
         let seen = seen.as_mut().filter(known)?;
         seen.uses += 1;
-        Some(seen.how(tensors, rate_mbit_s, max_error))
+        Some(seen.how(tensors, suits))
     }
 
     /// Measures what encodings do with these, and tells the same.
-    pub(super) fn measure(&self, tensors: &Tensors, rate_mbit_s: f64, max_error: f64) -> How {
+    pub(super) fn measure(&self, tensors: &Tensors, suits: Suits) -> How {
         let seen = Seen {
-            measured: largest(tensors).map_or_else(Vec::new, |tensor| measured(tensor, max_error)),
-            max_error,
+            measured: largest(tensors).map_or_else(Vec::new, |tensor| measured(tensor, suits.max_error)),
+            max_error: suits.max_error,
             uses: 0,
         };
-        let how = seen.how(tensors, rate_mbit_s, max_error);
+        let how = seen.how(tensors, suits);
         *self.0.lock() = Some(seen);
         how
     }
 }
 
 impl Seen {
-    fn how(&self, tensors: &Tensors, rate_mbit_s: f64, max_error: f64) -> How {
+    fn how(&self, tensors: &Tensors, suits: Suits) -> How {
         let bytes = tensors
             .iter()
             .map(|(_, tensor)| tensor.bytes().len() as u64)
             .sum();
         let link = Link {
-            bytes_per_second: rate_mbit_s * 1e6 / 8.0,
+            bytes_per_second: suits.rate_mbit_s * 1e6 / 8.0,
         };
-        match choose(bytes, bytes, link, max_error, &self.measured) {
+        let is_read = |measured: &&Measured| {
+            suits.reads_lossless || ![Encoding::NonZero, Encoding::Palette].contains(&measured.encoding)
+        };
+        let read: Vec<Measured> = self.measured.iter().filter(is_read).copied().collect();
+        match choose(bytes, bytes, link, suits.max_error, &read) {
             Ok(choice) if choice.packed || choice.encoding != Encoding::F32 => How::Encoded {
                 encoding: choice.encoding,
                 packed: choice.packed,
@@ -153,7 +167,13 @@ pub(super) fn bytes_on_slow_links(bytes: u64, packed: Option<u64>, max_error: f6
 }
 
 fn candidates() -> impl Iterator<Item = (Encoding, bool)> {
-    let encodings = [Encoding::F32, Encoding::F16, Encoding::Int8];
+    let encodings = [
+        Encoding::F32,
+        Encoding::NonZero,
+        Encoding::Palette,
+        Encoding::F16,
+        Encoding::Int8,
+    ];
     let each = encodings.map(|encoding| [(encoding, false), (encoding, true)]);
     each.into_iter().flatten().skip(1)
 }
@@ -161,7 +181,7 @@ fn candidates() -> impl Iterator<Item = (Encoding, bool)> {
 /// The largest error over the largest magnitude of the tensor. It follows from the encoding; nothing else is promised to a caller.
 fn error_of(encoding: Encoding) -> f64 {
     match encoding {
-        Encoding::F32 => 0.0,
+        Encoding::F32 | Encoding::NonZero | Encoding::Palette => 0.0,
         Encoding::F16 => 1.0 / 2048.0,
         // Half a step of a scale that is the largest magnitude over 127; a little more for the rounding of the scale itself.
         Encoding::Int8 => 0.5 / 127.0 + 1e-6,
@@ -229,8 +249,16 @@ mod tests {
         )]
     }
 
+    fn suits(rate_mbit_s: f64, max_error: f64) -> Suits {
+        Suits {
+            rate_mbit_s,
+            max_error,
+            reads_lossless: true,
+        }
+    }
+
     fn pack(tensors: &Tensors, rate_mbit_s: f64, max_error: f64) -> Packed {
-        let how = Encodings::default().measure(tensors, rate_mbit_s, max_error);
+        let how = Encodings::default().measure(tensors, suits(rate_mbit_s, max_error));
         super::pack(&(), tensors, how).unwrap()
     }
 
@@ -259,13 +287,16 @@ mod tests {
     #[test]
     fn encodings_are_measured_where_that_may_help_and_again_after_a_while() {
         let (tensors, encodings) = (activations(), Encodings::default());
-        assert_eq!(encodings.how(&tensors, f64::INFINITY, 0.01), Some(How::AsTheyAre));
-        assert_eq!(encodings.how(&tensors, 1.0, 0.01), None);
-        let measured = encodings.measure(&tensors, 1.0, 0.01);
+        assert_eq!(
+            encodings.how(&tensors, suits(f64::INFINITY, 0.01)),
+            Some(How::AsTheyAre)
+        );
+        assert_eq!(encodings.how(&tensors, suits(1.0, 0.01)), None);
+        let measured = encodings.measure(&tensors, suits(1.0, 0.01));
         for _ in 0..MEASURE_AGAIN {
-            assert_eq!(encodings.how(&tensors, 1.0, 0.01), Some(measured));
+            assert_eq!(encodings.how(&tensors, suits(1.0, 0.01)), Some(measured));
         }
-        assert_eq!(encodings.how(&tensors, 1.0, 0.01), None);
+        assert_eq!(encodings.how(&tensors, suits(1.0, 0.01)), None);
     }
 
     #[test]
@@ -286,8 +317,43 @@ mod tests {
         let tensors = activations();
         let packed = pack(&tensors, 1.0, 0.0);
         assert_eq!(worst(&tensors, packed.body), 0.0);
-        // Zeros pack well, and the link is slow.
-        assert_eq!(packed.encoding.as_deref(), Some("f32, packed"));
+        // Half of them are zeros, and the link is slow.
+        assert_eq!(packed.encoding.as_deref(), Some("non-zero, packed"));
+    }
+
+    #[test]
+    fn who_does_not_read_an_encoding_does_not_get_it() {
+        let (tensors, encodings) = (activations(), Encodings::default());
+        let suits = Suits {
+            reads_lossless: false,
+            ..suits(1.0, 0.0)
+        };
+        let packed = |encoding| How::Encoded {
+            encoding,
+            packed: true,
+        };
+        assert_eq!(encodings.measure(&tensors, suits), packed(Encoding::F32));
+        assert_eq!(encodings.how(&tensors, suits), Some(packed(Encoding::F32)));
+        let suits = Suits {
+            reads_lossless: true,
+            ..suits
+        };
+        assert_eq!(encodings.how(&tensors, suits), Some(packed(Encoding::NonZero)));
+    }
+
+    #[test]
+    fn a_picture_goes_by_its_palette() {
+        let mut rng = fastrand::Rng::with_seed(7);
+        let pixels: Vec<f32> = (0..3 * 64 * 64).map(|_| f32::from(rng.u8(..)) / 255.0).collect();
+        let tensors = vec![(
+            "image".into(),
+            Tensor::from_slice([1, 3, 64, 64], &pixels).unwrap(),
+        )];
+        let packed = pack(&tensors, 1.0, 0.0);
+        assert!(packed.encoding.unwrap().starts_with("palette"));
+        assert!(packed.body.len() < tensors[0].1.bytes().len() * 3 / 10);
+        let ((), came) = unpack_tensors::<()>(&packed.body.into_bytes()).unwrap();
+        assert_eq!(came[0].1.bytes(), tensors[0].1.bytes());
     }
 
     #[test]
@@ -303,7 +369,11 @@ mod tests {
         for numbers in [vec![f32::NAN; 4096], vec![1e-7f32; 4096]] {
             let tensors = vec![("map".into(), Tensor::from_slice([1, 4096], &numbers).unwrap())];
             let packed = pack(&tensors, 1.0, 0.001);
-            assert!(packed.encoding.is_none_or(|encoding| encoding == "f32, packed"));
+            assert!(
+                packed
+                    .encoding
+                    .is_none_or(|encoding| encoding.ends_with(", packed"))
+            );
             let ((), came) = unpack_tensors::<()>(&packed.body.into_bytes()).unwrap();
             assert_eq!(came[0].1.bytes(), tensors[0].1.bytes());
         }

@@ -1,6 +1,6 @@
 //! A request goes from stage to stage; who holds the data passes over those that do not answer.
 
-use super::encodings::{self, How, Packed};
+use super::encodings::{self, How, Packed, Suits};
 use super::patience::Patience;
 use super::stages::Stage;
 use super::wire::{Journey, Leg, Station, unpack};
@@ -57,7 +57,7 @@ async fn go_on(
     stage: &Arc<Stage>,
 ) -> Result<Arrived, TaskError> {
     let (rest, station) = onward(journey)?;
-    let packed = pack(stage, &rest, &held, station.rate_mbit_s).await?;
+    let packed = pack(stage, &rest, &held, &station).await?;
     let attempt = |at: NodeId, begun: Option<Sender<()>>| {
         let (held, packed, rest, station) = (&held, &packed, &rest, &station);
         async move {
@@ -243,15 +243,20 @@ async fn pack(
     stage: &Arc<Stage>,
     rest: &Journey,
     held: &Tensors,
-    rate_mbit_s: f64,
+    station: &Station,
 ) -> Result<Packed, TaskError> {
-    let known = stage.encodings.how(held, rate_mbit_s, rest.max_error);
+    let suits = Suits {
+        rate_mbit_s: station.rate_mbit_s,
+        max_error: rest.max_error,
+        reads_lossless: station.reads_lossless,
+    };
+    let known = stage.encodings.how(held, suits);
     if known == Some(How::AsTheyAre) {
         return encodings::pack(rest, held, How::AsTheyAre);
     }
     let (stage, rest, held) = (stage.clone(), rest.clone(), held.clone());
     let encode = move || {
-        let how = known.unwrap_or_else(|| stage.encodings.measure(&held, rate_mbit_s, rest.max_error));
+        let how = known.unwrap_or_else(|| stage.encodings.measure(&held, suits));
         encodings::pack(&rest, &held, how)
     };
     blocking(encode).await

@@ -132,6 +132,7 @@ mod tests {
             rate_mbit_s: 1.0,
             late_ms: Some(LATE_MS),
             silent_ms: Some(1),
+            reads_lossless: true,
         }
     }
 

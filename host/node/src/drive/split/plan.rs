@@ -222,6 +222,7 @@ impl Planned {
                 rate_mbit_s: f64::INFINITY,
                 late_ms: None,
                 silent_ms: None,
+                reads_lossless: self.profiles.iter().all(|profile| profile.reads_lossless),
             });
         }
         stations.reverse();

@@ -36,6 +36,9 @@ pub struct NodeProfile {
     pub power: PowerProfile,
     /// The links from it to the others that take part.
     pub links: Vec<LinkMeasure>,
+    /// Whether it reads activations without their zeros, and pictures by a palette. Nodes of earlier versions do not.
+    #[serde(default)]
+    pub reads_lossless: bool,
 }
 
 /// A model that runs on a GPU as a whole.
@@ -143,6 +146,7 @@ pub(super) async fn of_here(node: &Node, model: Digest, times: Times) -> Result<
         gpu,
         power: PowerProfile::new(power, node.runtime().config().power),
         links: Vec::new(),
+        reads_lossless: true,
     })
 }
 

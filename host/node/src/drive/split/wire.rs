@@ -74,6 +74,9 @@ pub(super) struct Station {
     /// The same after so many milliseconds without a word that the first of the data have come, where the node says so.
     #[serde(default)]
     pub(super) silent_ms: Option<u64>,
+    /// Whether all of them read activations without their zeros, and pictures by a palette. Nodes of earlier versions do not.
+    #[serde(default)]
+    pub(super) reads_lossless: bool,
 }
 
 /// What a node did for one request, or that it did not.

@@ -82,7 +82,8 @@ impl Conductor {
     }
 
     /// Measures what encodings do with the model on this machine, where updates travel as their links ask for. Half precision is none of
-    /// them: of the small numbers of an update it may lose more than it is taken to, and what it loses is not sent later.
+    /// them: of the small numbers of an update it may lose more than it is taken to, and what it loses is not sent later. Nor is one that
+    /// clients of earlier versions do not know.
     pub(super) async fn measure(&mut self) -> Result<(), TaskError> {
         let Some(coordinator) = &self.coordinator else {
             return Ok(());
@@ -96,7 +97,8 @@ impl Conductor {
             let tensor = Tensor::from_slice([some.len() as u32], some);
             let tensor = tensor.map_err(|error| TaskError::internal(error.to_string()))?;
             let mut encodings = split::measured(&tensor, most_error);
-            encodings.retain(|measured| measured.encoding != Encoding::F16);
+            let is_known = |of: Encoding| matches!(of, Encoding::F32 | Encoding::Int8 | Encoding::TopK(_));
+            encodings.retain(|measured| is_known(measured.encoding));
             Ok(encodings)
         });
         let encodings = encodings.await?;
