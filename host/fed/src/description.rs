@@ -130,11 +130,6 @@ pub enum RunError {
         /// The most that is possible.
         most: f64,
     },
-    /// An encoding that no update fits in.
-    #[error(
-        "`encoding.fixed` is `palette`, and updates have more different numbers than that holds: take `non-zero`, `f16` or `int8`"
-    )]
-    Palette,
     /// Noise or clipping that are none.
     #[error("`privacy`: {0}")]
     Privacy(#[from] CentralError),
@@ -282,9 +277,6 @@ impl Run {
         }
         if let EncodingPolicy::Fixed(Encoding::TopK(share)) = self.encoding {
             within("encoding.fixed.top-k", share.into(), 1.0, 1000.0)?;
-        }
-        if self.encoding == EncodingPolicy::Fixed(Encoding::Palette) {
-            return Err(RunError::Palette);
         }
         if let EncodingPolicy::ByLink(error) = self.encoding {
             within("encoding.by-link", error, 0.0, 1.0)?;

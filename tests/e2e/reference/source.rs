@@ -138,7 +138,11 @@ pub(super) fn choices(file: &str, name: &str) -> String {
         Some("lowercase") => ident.to_string().to_lowercase(),
         other => panic!("`{name}` in {file} is renamed by {other:?}"),
     };
-    let all = item.variants.into_iter().map(|variant| {
+    let named = item
+        .variants
+        .into_iter()
+        .filter(|variant| !Told::of(&variant.attrs).skip);
+    let all = named.map(|variant| {
         let called = written(&variant.ident);
         match variant.fields {
             Fields::Unit => format!("`\"{called}\"`"),

@@ -34,15 +34,6 @@ fn misspelt_keys_are_answered_with_the_nearest() {
 }
 
 #[test]
-fn updates_have_no_palette() {
-    let palette = error("[encoding]\nfixed = 'palette'\n");
-    assert!(
-        palette.contains("`encoding.fixed`") && palette.contains("`non-zero`"),
-        "{palette}"
-    );
-}
-
-#[test]
 fn numbers_have_bounds() {
     for (text, field) in [
         ("[pace]\nmode = 'synchronous'\nclients = 0\n", "pace.clients"),

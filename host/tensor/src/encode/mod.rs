@@ -36,10 +36,12 @@ pub enum Encoding {
     TopK(u16),
     /// Those that are not zero: a bit for each number, and 4 bytes for each that is left, no error. Activations behind a ReLU have many
     /// zeros; and packed, other numbers take fewer bytes so than as [`Encoding::F32`], too, unless they are a few that come again and again,
-    /// as those of a picture are.
+    /// as those of a picture are. Nodes choose it; it has no name in files and messages, but in frames.
+    #[serde(skip)]
     NonZero,
     /// A byte each and a table of the numbers that there are, or one for each channel; no error. Arrays with more than 256 different
-    /// numbers in a channel are refused. Pictures of 8 bits have no more.
+    /// numbers in a channel are refused. Pictures of 8 bits have no more. It has no name, either.
+    #[serde(skip)]
     Palette,
 }
 

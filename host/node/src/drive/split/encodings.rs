@@ -1,5 +1,6 @@
 //! How activations travel over a link: as they are, or encoded where that is sooner and as close as the caller allows.
 
+use crate::services::blocking;
 use karman_engine::capability::nn::Tensors;
 use karman_mesh::{Body, pack_encoded_tensors};
 use karman_tensor::encode::{Encoded, Encoding, Link, Measured, choose};
@@ -8,6 +9,7 @@ use karman_types::TaskError;
 use parking_lot::Mutex;
 use serde::Serialize;
 use std::cell::Cell;
+use std::sync::Arc;
 use std::time::Instant;
 
 /// After this many requests encodings are measured again: what activations hold changes with what a camera sees.
@@ -17,7 +19,7 @@ const LEAST_BYTES: usize = 512;
 /// Below this magnitude the steps of half precision are no longer a share of the number.
 const LEAST_HALF: f32 = 1e-3;
 
-/// What encodings do with the activations of one stage, on this machine.
+/// What encodings do with what one stage passes on, or answers, on this machine.
 #[derive(Debug, Default)]
 pub(super) struct Encodings(Mutex<Option<Seen>>);
 
@@ -29,7 +31,7 @@ struct Seen {
     uses: u32,
 }
 
-/// What goes to the next stage, and how.
+/// What goes to another node, and how.
 pub(super) struct Packed {
     pub(super) body: Body,
     /// For people, such as `int8, packed`; nothing where the elements go as they are.
@@ -47,17 +49,37 @@ pub(super) struct Suits {
     pub(super) reads_lossless: bool,
 }
 
-/// How the tensors of a stage get to the next one soonest.
+/// How tensors get there soonest.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum How {
+enum How {
     /// Without being encoded.
     AsTheyAre,
     /// Those that can be.
     Encoded { encoding: Encoding, packed: bool },
 }
 
-/// Writes a header and what the next stage needs.
-pub(super) fn pack(head: &impl Serialize, tensors: &Tensors, how: How) -> Result<Packed, TaskError> {
+/// Writes a header and tensors the way in which they get there soonest. Encoding takes the processor, so it is done where that is no matter;
+/// what goes as it is only gets a header.
+pub(super) async fn pack_for(
+    suits: Suits,
+    encodings: &Arc<Encodings>,
+    head: impl Serialize + Send + 'static,
+    tensors: &Tensors,
+) -> Result<Packed, TaskError> {
+    let known = encodings.how(tensors, suits);
+    if known == Some(How::AsTheyAre) {
+        return pack(&head, tensors, How::AsTheyAre);
+    }
+    let (encodings, tensors) = (encodings.clone(), tensors.clone());
+    let encode = move || {
+        let how = known.unwrap_or_else(|| encodings.measure(&tensors, suits));
+        pack(&head, &tensors, how)
+    };
+    blocking(encode).await
+}
+
+/// Writes a header and tensors.
+fn pack(head: &impl Serialize, tensors: &Tensors, how: How) -> Result<Packed, TaskError> {
     let encoded = Cell::new(None);
     let encode = |tensor: &Tensor| {
         let How::Encoded { encoding, packed } = how else {
@@ -81,7 +103,7 @@ pub(super) fn pack(head: &impl Serialize, tensors: &Tensors, how: How) -> Result
 
 impl Encodings {
     /// How these get there soonest; nothing where encodings have to be measured for that.
-    pub(super) fn how(&self, tensors: &Tensors, suits: Suits) -> Option<How> {
+    fn how(&self, tensors: &Tensors, suits: Suits) -> Option<How> {
         // A link that was never measured is taken for a fast one.
         if !suits.rate_mbit_s.is_finite() || largest(tensors).is_none() {
             return Some(How::AsTheyAre);
@@ -94,7 +116,7 @@ impl Encodings {
     }
 
     /// Measures what encodings do with these, and tells the same.
-    pub(super) fn measure(&self, tensors: &Tensors, suits: Suits) -> How {
+    fn measure(&self, tensors: &Tensors, suits: Suits) -> How {
         let seen = Seen {
             measured: largest(tensors).map_or_else(Vec::new, |tensor| measured(tensor, suits.max_error)),
             max_error: suits.max_error,

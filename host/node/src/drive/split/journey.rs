@@ -1,12 +1,12 @@
 //! A request goes from stage to stage; who holds the data passes over those that do not answer.
 
-use super::encodings::{self, How, Packed, Suits};
+use super::encodings::{Packed, Suits, pack_for};
 use super::patience::Patience;
 use super::stages::Stage;
 use super::wire::{Journey, Leg, Station, unpack};
 use crate::drive::mesh_of;
 use crate::node::Node;
-use crate::services::{Meanwhile, blocking};
+use crate::services::Meanwhile;
 use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
 use futures::{FutureExt, StreamExt};
@@ -57,7 +57,12 @@ async fn go_on(
     stage: &Arc<Stage>,
 ) -> Result<Arrived, TaskError> {
     let (rest, station) = onward(journey)?;
-    let packed = pack(stage, &rest, &held, &station).await?;
+    let suits = Suits {
+        rate_mbit_s: station.rate_mbit_s,
+        max_error: rest.max_error,
+        reads_lossless: station.reads_lossless,
+    };
+    let packed = pack_for(suits, &stage.onward, rest.clone(), &held).await?;
     let attempt = |at: NodeId, begun: Option<Sender<()>>| {
         let (held, packed, rest, station) = (&held, &packed, &rest, &station);
         async move {
@@ -78,14 +83,16 @@ fn onward(journey: &Journey) -> Result<(Journey, Station), TaskError> {
     let station = journey.stations.iter().find(|station| station.stage == next);
     let station = station.filter(|station| !station.nodes.is_empty()).cloned();
     let nobody = || TaskError::invalid(format!("nobody runs stage {next}")).with_field("stations");
+    let station = station.ok_or_else(nobody)?;
     let later = journey.stations.iter().filter(|station| station.stage > next);
     let rest = Journey {
         cut: journey.cut.clone(),
         stage: next,
         stations: later.cloned().collect(),
         max_error: journey.max_error,
+        back_mbit_s: Some(station.back_mbit_s),
     };
-    Ok((rest, station.ok_or_else(nobody)?))
+    Ok((rest, station))
 }
 
 /// Has the nodes of a station try, one after the other. Where the chosen one is late, this node tries beside it: what the other
@@ -230,36 +237,15 @@ async fn ask(
     };
     let transfer_us = (started.elapsed().as_micros() as u64).saturating_sub(report.took_us);
     let (mut legs, results): (Vec<Leg>, Tensors) = unpack(&response.body)?;
+    if let [last] = &mut legs[..] {
+        last.bytes_out = response.body.len() as u64;
+    }
     if let Some(first) = legs.first_mut() {
         first.transfer_us = transfer_us;
         first.bytes_in = packed.body.len() as u64;
         first.encoding = packed.encoding.clone();
     }
     Ok((results, legs))
-}
-
-/// Encoding takes the processor, so it is done where that is no matter. What goes as it is only gets a header.
-async fn pack(
-    stage: &Arc<Stage>,
-    rest: &Journey,
-    held: &Tensors,
-    station: &Station,
-) -> Result<Packed, TaskError> {
-    let suits = Suits {
-        rate_mbit_s: station.rate_mbit_s,
-        max_error: rest.max_error,
-        reads_lossless: station.reads_lossless,
-    };
-    let known = stage.encodings.how(held, suits);
-    if known == Some(How::AsTheyAre) {
-        return encodings::pack(rest, held, How::AsTheyAre);
-    }
-    let (stage, rest, held) = (stage.clone(), rest.clone(), held.clone());
-    let encode = move || {
-        let how = known.unwrap_or_else(|| stage.encodings.measure(&held, suits));
-        encodings::pack(&rest, &held, how)
-    };
-    blocking(encode).await
 }
 
 fn bytes_of(tensors: &Tensors) -> u64 {

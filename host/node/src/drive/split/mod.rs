@@ -15,7 +15,7 @@
 //! | `pilot::follow`, `pilot::lost` | when a plan is gone by; when those who failed are asked again |
 //! | `way` | the route that its requests take, with what is known of it |
 //! | `stages` | the parts of models that this node has ready |
-//! | `encodings` | activations on their way: as they are, or smaller within the caller's bound |
+//! | `encodings` | activations and results on their way: as they are, or smaller within the caller's bound |
 //! | `journey` | a request from stage to stage, past those that do not answer |
 //! | `patience` | how long a node is waited for until who holds the data begins with the rest itself |
 //! | `serve` | what this node does for others: make a stage ready, run it |

@@ -130,6 +130,7 @@ mod tests {
             nodes: vec![NodeId::of_key(&[1; 32])],
             patience_ms: LATE_MS,
             rate_mbit_s: 1.0,
+            back_mbit_s: 1.0,
             late_ms: Some(LATE_MS),
             silent_ms: Some(1),
             reads_lossless: true,

@@ -105,6 +105,7 @@ impl Pilot {
             stage: 0,
             stations: stations.to_vec(),
             max_error: self.planned.max_error,
+            back_mbit_s: None,
         };
         let name = format!("model/{}", self.planned.model.name);
         let is_due = self

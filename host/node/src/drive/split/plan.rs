@@ -220,6 +220,7 @@ impl Planned {
                 nodes: self.line_of(*tier),
                 patience_ms: after_ms as u64,
                 rate_mbit_s: f64::INFINITY,
+                back_mbit_s: f64::INFINITY,
                 late_ms: None,
                 silent_ms: None,
                 reads_lossless: self.profiles.iter().all(|profile| profile.reads_lossless),

@@ -1,8 +1,9 @@
 //! Stages that this node runs for others. A member's rights are for names of models, and what it asks for is a file: it gets no file that
 //! this node has under other names, unless it has a right to one of these, too.
 
+use super::encodings::{Suits, pack_for};
 use super::journey::travel;
-use super::wire::{Journey, Prepare, pack, unpack};
+use super::wire::{Journey, Prepare, unpack};
 use crate::drive::serve::peer_of;
 use crate::node::Node;
 use crate::services::{Meanwhile, blocking, store_error};
@@ -50,10 +51,17 @@ pub(crate) async fn run(
             Right::Call,
         )?;
     }
+    let stage = stages.get(cut, journey.stage).await?;
+    let suits = Suits {
+        rate_mbit_s: journey.back_mbit_s.unwrap_or(f64::INFINITY),
+        max_error: 0.0,
+        reads_lossless: journey.back_mbit_s.is_some(),
+    };
     let (node, name) = (node.clone(), head.name.clone());
     let (results, legs) = travel(node, name, journey, tensors, Meanwhile::Nothing).await?;
+    let packed = pack_for(suits, &stage.back, legs, &results).await?;
     let response = TaskResponse {
-        body: pack(&legs, &results)?,
+        body: packed.body.into_bytes(),
         ..TaskResponse::default()
     };
     let report = RemoteReport {

@@ -54,7 +54,9 @@ pub(super) struct Stage {
     /// What the whole model gives.
     pub(super) results: Vec<TensorInfo>,
     /// How what it passes on travels.
-    pub(super) encodings: Encodings,
+    pub(super) onward: Arc<Encodings>,
+    /// The same of the results, on their way back.
+    pub(super) back: Arc<Encodings>,
     pub(super) is_last: bool,
     /// The length of its part of the model's file.
     bytes: u64,
@@ -253,7 +255,8 @@ impl Stages {
             warmed_up: OnceCell::new(),
             passes_on,
             results,
-            encodings: Encodings::default(),
+            onward: Arc::default(),
+            back: Arc::default(),
             is_last: stage == last,
             bytes,
             names: self.names_of(cut.model)?,

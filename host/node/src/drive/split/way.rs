@@ -38,10 +38,10 @@ impl Way {
 /// Where the stages of a route run, with what is known now of the links between them.
 fn stations(replanner: &Replanner<Policy>, route: &Route, lost: &[NodeId]) -> Arc<[Station]> {
     const PROBE: u64 = 1 << 20;
-    let rate = |pair: &[usize]| {
-        let ms = |bytes| replanner.expected_ms(pair[0], pair[1], bytes);
-        let busy = ms(PROBE)? - ms(0)?;
-        Some(PROBE as f64 * 8.0 / (busy * 1e3))
+    let rate = |from, to| {
+        let ms = |bytes| replanner.expected_ms(from, to, bytes);
+        let busy = || Some(ms(PROBE)? - ms(0)?);
+        busy().map_or(f64::INFINITY, |busy| PROBE as f64 * 8.0 / (busy * 1e3))
     };
     let now = now(replanner, route);
     let expected_ms = route.expected_ms.max(f64::MIN_POSITIVE);
@@ -55,7 +55,8 @@ fn stations(replanner: &Replanner<Policy>, route: &Route, lost: &[NodeId]) -> Ar
         Station {
             nodes,
             patience_ms: (station.patience_ms as f64 * slower.clamp(1.0, MORE_PATIENCE)) as u64,
-            rate_mbit_s: rate(pair).unwrap_or(f64::INFINITY),
+            rate_mbit_s: rate(pair[0], pair[1]),
+            back_mbit_s: rate(pair[1], pair[0]),
             ..station.clone()
         }
     };

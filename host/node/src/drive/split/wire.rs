@@ -43,6 +43,10 @@ pub(super) struct Journey {
     pub(super) stations: Vec<Station>,
     /// How far a number may come out from what was sent, as a share of the largest magnitude in its tensor.
     pub(super) max_error: f64,
+    /// How fast the link back to who asks is believed to be, in megabits per second: results come over it as soon as they can without loss.
+    /// Nodes of earlier versions do not say it; they read no such results.
+    #[serde(default)]
+    pub(super) back_mbit_s: Option<f64>,
 }
 
 impl Journey {
@@ -68,6 +72,9 @@ pub(super) struct Station {
     pub(super) patience_ms: u64,
     /// How fast the link to the first of them is believed to be, in megabits per second.
     pub(super) rate_mbit_s: f64,
+    /// The same of the link back.
+    #[serde(default = "unknown")]
+    pub(super) back_mbit_s: f64,
     /// After so many milliseconds without a result who holds the data begins with the rest itself; nothing: it waits.
     #[serde(default)]
     pub(super) late_ms: Option<u64>,
@@ -77,6 +84,10 @@ pub(super) struct Station {
     /// Whether all of them read activations without their zeros, and pictures by a palette. Nodes of earlier versions do not.
     #[serde(default)]
     pub(super) reads_lossless: bool,
+}
+
+const fn unknown() -> f64 {
+    f64::INFINITY
 }
 
 /// What a node did for one request, or that it did not.
@@ -99,7 +110,7 @@ pub struct Leg {
     pub transfer_us: u64,
     /// Bytes that it was sent: on the wire where they came from another node.
     pub bytes_in: u64,
-    /// Bytes that it answered with.
+    /// Bytes that it answered with: on the wire where they went to another node.
     pub bytes_out: u64,
     /// How these bytes were encoded; nothing where they came as they are.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -83,7 +83,7 @@ impl Conductor {
 
     /// Measures what encodings do with the model on this machine, where updates travel as their links ask for. Half precision is none of
     /// them: of the small numbers of an update it may lose more than it is taken to, and what it loses is not sent later. Nor is one that
-    /// clients of earlier versions do not know.
+    /// clients cannot be told of.
     pub(super) async fn measure(&mut self) -> Result<(), TaskError> {
         let Some(coordinator) = &self.coordinator else {
             return Ok(());
@@ -97,8 +97,7 @@ impl Conductor {
             let tensor = Tensor::from_slice([some.len() as u32], some);
             let tensor = tensor.map_err(|error| TaskError::internal(error.to_string()))?;
             let mut encodings = split::measured(&tensor, most_error);
-            let is_known = |of: Encoding| matches!(of, Encoding::F32 | Encoding::Int8 | Encoding::TopK(_));
-            encodings.retain(|measured| is_known(measured.encoding));
+            encodings.retain(|measured| matches!(measured.encoding, Encoding::F32 | Encoding::Int8));
             Ok(encodings)
         });
         let encodings = encodings.await?;

@@ -43,6 +43,9 @@ impl Pilot {
         let (mut at, mut before) = (0, None);
         // What the last one has made comes back over all links.
         let results = legs.last().map_or(0, |leg| leg.bytes_out);
+        if legs.last().is_some_and(|leg| leg.node != self.node_of(0)) {
+            self.learn_results(replanner, results);
+        }
         for leg in legs {
             let Some(tier) = self.tier_of(leg.node) else {
                 continue;
@@ -108,6 +111,15 @@ impl Pilot {
             if made && wanted {
                 self.tell_size(replanner, tensor, share);
             }
+        }
+    }
+
+    /// In how many bytes the results came back.
+    fn learn_results(self: &Arc<Self>, replanner: &mut Replanner<Policy>, bytes: u64) {
+        let results = || self.edges().iter().enumerate().filter(|(_, edge)| edge.is_output);
+        let whole: u64 = results().map(|(_, edge)| edge.bytes).sum();
+        for (tensor, _) in results() {
+            self.tell_size(replanner, tensor, bytes as f64 / whole as f64);
         }
     }
 
