@@ -70,7 +70,7 @@ pub(super) fn read(count: usize, body: &[u8]) -> Result<Vec<f32>, EncodeError> {
 }
 
 /// The same bytes, those of the numbers by their places: all lowest ones first. There is more to pack in them, for signs, exponents and digits
-/// are alike among each other only.
+/// are alike among each other only. Nothing where this is no such body.
 pub(super) fn by_places(count: usize, body: &[u8]) -> Option<Vec<u8>> {
     let (bits, numbers) = split(count, body)?;
     let numbers: &[[u8; NUMBER]] = numbers.as_chunks().0;

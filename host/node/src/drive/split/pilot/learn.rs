@@ -43,7 +43,8 @@ impl Pilot {
         let (mut at, mut before) = (0, None);
         // What the last one has made comes back over all links.
         let results = legs.last().map_or(0, |leg| leg.bytes_out);
-        if legs.last().is_some_and(|leg| leg.node != self.node_of(0)) {
+        let came_back = |leg: &Leg| leg.node != self.node_of(0) && leg.failed.is_none();
+        if legs.last().is_some_and(came_back) {
             self.learn_results(replanner, results);
         }
         for leg in legs {
