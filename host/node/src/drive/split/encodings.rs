@@ -1,4 +1,4 @@
-//! How activations travel over a link: as they are, or encoded where that is sooner and as close as the caller allows.
+//! How activations and results travel over a link: as they are, or encoded where that is sooner and as close as the caller allows.
 
 use crate::services::blocking;
 use karman_engine::capability::nn::Tensors;

@@ -115,10 +115,13 @@ impl Pilot {
         }
     }
 
-    /// In how many bytes the results came back.
+    /// In how many bytes the results came back. On a fast link they come as they are, and their size does not matter.
     fn learn_results(self: &Arc<Self>, replanner: &mut Replanner<Policy>, bytes: u64) {
         let results = || self.edges().iter().enumerate().filter(|(_, edge)| edge.is_output);
         let whole: u64 = results().map(|(_, edge)| edge.bytes).sum();
+        if bytes >= whole {
+            return;
+        }
         for (tensor, _) in results() {
             self.tell_size(replanner, tensor, bytes as f64 / whole as f64);
         }
