@@ -8,6 +8,7 @@ use crate::partition::conditions::Conditions;
 const FAST_MBIT_S: f64 = 200.0;
 
 /// A link whose rate goes with that of another one, its leader.
+#[derive(Clone, Copy)]
 struct Bound {
     link: usize,
     /// How many times faster it is.
@@ -24,15 +25,21 @@ impl Bound {
             false => leader * self.faster,
         }
     }
+
+    /// Half as far from its leader: under other conditions what the two differed by says little, for small messages told of it.
+    fn drawn(self) -> Self {
+        let faster = self.faster.sqrt();
+        Self { faster, ..self }
+    }
 }
 
 impl<P: Partitioner> Replanner<P> {
     /// Changes what is believed of a link, by a measurement of it, and of its way back: little comes back, as a rule, so that nothing else tells
-    /// of that. Links from the same node that looked as fast change by the same factor: what slows one down slows down the others, and each of
-    /// them would have to keep a request waiting to show it. Where that is a wrong guess the first measurement of its own corrects it, and
-    /// tells nothing of others.
+    /// of that. Links from the same node that looked as fast change with it: what slows one down slows down the others, and each of them would
+    /// have to keep a request waiting to show it. Where that is a wrong guess the first measurement of its own corrects it, and tells nothing
+    /// of others. Of a small change they take half: it may as well be this link's alone, and only then do measurements tell them apart.
     pub(super) fn measure<T>(&mut self, link: usize, change: impl FnOnce(&mut Conditions) -> T) -> T {
-        let (alike, back) = (self.links_like(link), self.way_back(link, link));
+        let (alike, back) = (self.links_like(link), self.way_back(link));
         let before = self.conditions.links()[link].rate_mbit_s;
         let told = change(&mut self.conditions);
         let after = self.conditions.links()[link].rate_mbit_s;
@@ -41,22 +48,31 @@ impl<P: Partitioner> Replanner<P> {
         if deviates {
             self.news[link].looks = 0;
         }
-        let follows = |conditions: &mut Conditions, bound: &Bound| {
-            conditions.set_rate(bound.link, bound.rate(after));
-        };
-        back.iter().for_each(|back| follows(&mut self.conditions, back));
+        self.follow(back, after);
         if deviates && was_guessed {
             return told;
         }
-        for (other, back) in &alike {
-            follows(&mut self.conditions, other);
-            back.iter().for_each(|back| follows(&mut self.conditions, back));
+        for (other, back) in alike {
+            let rate = match deviates {
+                true => other.drawn().rate(after),
+                false => other.rate(f64::sqrt(before * after)),
+            };
+            let link = other.link;
+            self.conditions.set_rate(link, rate);
+            self.follow(back, rate);
             if deviates {
-                self.news[other.link].guessed = true;
-                self.news[other.link].looks = 0;
+                self.news[link].guessed = true;
+                self.news[link].looks = 0;
             }
         }
         told
+    }
+
+    /// The leader of a link is so fast now.
+    fn follow(&mut self, bound: Option<Bound>, leader: f64) {
+        if let Some(bound) = bound {
+            self.conditions.set_rate(bound.link, bound.rate(leader));
+        }
     }
 
     /// Other links from the same node that are believed to be about as fast, each with its way back.
@@ -72,16 +88,16 @@ impl<P: Partitioner> Replanner<P> {
         let alike = others.map(|other| self.bound(link, other)).filter(is_alike);
         alike
             .map(|other| {
-                let back = self.way_back(link, other.link);
+                let back = self.way_back(other.link);
                 (other, back)
             })
             .collect()
     }
 
-    /// The way back of a link as one whose rate goes with that of the leader.
-    fn way_back(&self, leader: usize, link: usize) -> Option<Bound> {
+    /// The way back of a link as one whose rate goes with its own.
+    fn way_back(&self, link: usize) -> Option<Bound> {
         let back = self.conditions.way_back(link)?;
-        Some(self.bound(leader, back))
+        Some(self.bound(link, back))
     }
 
     /// A link as one whose rate goes with that of another one.

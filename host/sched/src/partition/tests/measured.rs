@@ -244,6 +244,31 @@ fn what_slows_one_link_of_a_node_down_slows_down_those_like_it() {
 }
 
 #[test]
+fn what_links_like_each_other_differ_by_is_learnt_but_not_for_ever() {
+    let sent = |to, ms| Event::Sent {
+        from: 0,
+        to,
+        bytes: 50_000,
+        ms,
+    };
+    let pace =
+        |replanner: &Replanner<MinCut>, to, fixed| replanner.expected_ms(0, to, 50_000).unwrap() - fixed;
+    // 25 Mbit/s, and 20 to the fog.
+    let mut replanner = with_direct_link(25.0);
+    replanner.handle(SECOND / 8, sent(2, 3.0 + 14.0)).unwrap();
+    let direct = pace(&replanner, 2, 3.0);
+    assert!((direct - 14.8).abs() < 0.01, "{direct}");
+    // A small change is as likely one of this link alone.
+    let fog = pace(&replanner, 1, 2.0);
+    assert!((fog - 20.0 * f64::sqrt(14.8 / 16.0)).abs() < 0.01, "{fog}");
+    // What slows both of them down leaves half of it.
+    replanner.handle(SECOND / 4, sent(2, 3.0 + 200.0)).unwrap();
+    let fog = pace(&replanner, 1, 2.0);
+    let before = 20.0 / f64::sqrt(14.8 * 16.0);
+    assert!((fog - 200.0 * before.sqrt()).abs() < 0.1, "{fog}");
+}
+
+#[test]
 fn a_tier_that_looked_slow_gets_another_chance() {
     let mut replanner = replanner(Weights::Everywhere);
     assert_eq!(replanner.plan().assignment, [0, 0, 2, 2]);
