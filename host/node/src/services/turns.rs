@@ -1,6 +1,6 @@
 //! The runs of one model, each in its turn: no more at once than its back-end runs, and short ones where they are asked for.
 
-use super::pace::{Pace, Undisturbed};
+use super::pace::{Pace, Place, Undisturbed};
 use cpu_time::ThreadTime;
 use karman_types::TaskError;
 use parking_lot::Mutex;
@@ -11,6 +11,8 @@ use tokio::sync::Semaphore;
 /// Runs that take less are done on the thread that asks: the way to another one and back takes about as long, and keeps two threads
 /// busy. Longer ones would keep others on this thread waiting.
 const QUICK: Duration = Duration::from_micros(150);
+/// Runs that take less may keep the thread that asks, one at a time: what else it has to do waits no longer than that.
+const BRIEF: Duration = Duration::from_millis(3);
 /// Runs that take less may stay on the thread that asks, where another one goes on with what that was to do: nobody has to be woken for the
 /// run, nor after it.
 const SHORT: Duration = Duration::from_millis(20);
@@ -92,14 +94,17 @@ impl Turns {
         }
         // What it computes, not what it waits: a busy machine makes no run longer. Its place goes with it: a run goes on when who asked for it
         // does not wait any more.
-        let stays = meanwhile == Meanwhile::Nothing && self.is_short();
+        let at = match meanwhile {
+            Meanwhile::Nothing => self.place_of_run(),
+            Meanwhile::Something => Place::Elsewhere,
+        };
         let measured = move || {
             let computing = ThreadTime::now();
             let done = step()?;
             Ok((done, computing.elapsed(), place))
         };
         let of_these = (&self.undisturbed, bytes);
-        let ((done, computed, _place), took) = pace.run(stays, of_these, measured).await?;
+        let ((done, computed, _place), took) = pace.run(at, of_these, measured).await?;
         self.saw(bytes, computed);
         Ok((done, took))
     }
@@ -109,8 +114,12 @@ impl Turns {
         seen.is_some_and(|seen| seen.mean < QUICK && bytes <= seen.bytes)
     }
 
-    fn is_short(&self) -> bool {
-        self.seen.lock().is_some_and(|seen| seen.mean < SHORT)
+    fn place_of_run(&self) -> Place {
+        match self.seen.lock().map(|seen| seen.mean) {
+            Some(mean) if mean < BRIEF => Place::HereBriefly,
+            Some(mean) if mean < SHORT => Place::Here,
+            _ => Place::Elsewhere,
+        }
     }
 
     /// What took longer has computed or waited for a core: after some of them the next is measured.
@@ -149,6 +158,8 @@ impl Turns {
 mod tests {
     use super::*;
     use crate::config::ComputeProfile;
+    use parking_lot::Condvar;
+    use std::sync::Barrier;
     use std::thread::{ThreadId, current};
 
     async fn ran_on(turns: &Turns, bytes: usize) -> ThreadId {
@@ -176,6 +187,7 @@ mod tests {
     async fn a_short_run_stays_where_nothing_waits_for_it_and_the_others_go_on() {
         let pace = Arc::new(Pace::new(&ComputeProfile::default()));
         for (takes, meanwhile, stays) in [
+            (BRIEF / 2, Meanwhile::Nothing, true),
             (SHORT / 2, Meanwhile::Nothing, true),
             (SHORT / 2, Meanwhile::Something, false),
             (SHORT * 2, Meanwhile::Nothing, false),
@@ -195,6 +207,41 @@ mod tests {
                 ran.await.unwrap().0 == here
             });
             assert_eq!(asks.await.unwrap(), stays, "{takes:?} {meanwhile:?}");
+        }
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn of_brief_runs_at_once_one_keeps_its_thread_and_the_others_go_on() {
+        let pace = Arc::new(Pace::new(&ComputeProfile::default()));
+        // There are two threads for tasks: that another task has run says that not both were kept from it.
+        let (began, goes_on) = (
+            Arc::new(Barrier::new(2)),
+            Arc::new((Mutex::new(false), Condvar::new())),
+        );
+        let runs = [(); 2].map(|()| {
+            let (pace, began, goes_on) = (pace.clone(), began.clone(), goes_on.clone());
+            tokio::spawn(async move {
+                let turns = Turns::new(1, 2);
+                turns.saw(10, BRIEF / 2);
+                let run = turns.run(&pace, 10, Meanwhile::Nothing, move || {
+                    began.wait();
+                    let other = goes_on.clone();
+                    tokio::spawn(async move {
+                        *other.0.lock() = true;
+                        other.1.notify_all();
+                    });
+                    let mut has_run = goes_on.0.lock();
+                    let until = |has_run: &mut bool| !*has_run;
+                    goes_on
+                        .1
+                        .wait_while_for(&mut has_run, until, Duration::from_secs(60));
+                    Ok(*has_run)
+                });
+                run.await.unwrap().0
+            })
+        });
+        for run in runs {
+            assert!(run.await.unwrap());
         }
     }
 
