@@ -14,7 +14,7 @@ const QUICK: Duration = Duration::from_micros(150);
 /// Runs that take less may keep the thread that asks, one at a time: what else it has to do waits no longer than that.
 const BRIEF: Duration = Duration::from_millis(3);
 /// Runs that take less may stay on the thread that asks, where another one goes on with what that was to do: nobody has to be woken for the
-/// run, nor after it.
+/// run. What follows on it is then done by threads that have to be.
 const SHORT: Duration = Duration::from_millis(20);
 /// So many in a row that took longer have not just waited for a core.
 const MOST_LATE: u32 = 3;
@@ -46,7 +46,9 @@ pub(crate) struct Turns {
 struct Seen {
     mean: Duration,
     /// The longest inputs of those that were quick.
-    bytes: usize,
+    quick_bytes: usize,
+    /// The longest inputs of those that were brief.
+    brief_bytes: usize,
     /// How many of the last ones took longer than quick ones do.
     late: u32,
 }
@@ -95,7 +97,7 @@ impl Turns {
         // What it computes, not what it waits: a busy machine makes no run longer. Its place goes with it: a run goes on when who asked for it
         // does not wait any more.
         let at = match meanwhile {
-            Meanwhile::Nothing => self.place_of_run(),
+            Meanwhile::Nothing => self.place_of_run(bytes),
             Meanwhile::Something => Place::Elsewhere,
         };
         let measured = move || {
@@ -111,13 +113,13 @@ impl Turns {
 
     fn is_quick(&self, bytes: usize) -> bool {
         let seen = *self.seen.lock();
-        seen.is_some_and(|seen| seen.mean < QUICK && bytes <= seen.bytes)
+        seen.is_some_and(|seen| seen.mean < QUICK && bytes <= seen.quick_bytes)
     }
 
-    fn place_of_run(&self) -> Place {
-        match self.seen.lock().map(|seen| seen.mean) {
-            Some(mean) if mean < BRIEF => Place::HereBriefly,
-            Some(mean) if mean < SHORT => Place::Here,
+    fn place_of_run(&self, bytes: usize) -> Place {
+        match *self.seen.lock() {
+            Some(seen) if seen.mean < BRIEF && bytes <= seen.brief_bytes => Place::HereBriefly,
+            Some(seen) if seen.mean < SHORT => Place::Here,
             _ => Place::Elsewhere,
         }
     }
@@ -140,15 +142,22 @@ impl Turns {
         let mut seen = self.seen.lock();
         let before = seen.unwrap_or(Seen {
             mean: computed,
-            bytes: 0,
+            quick_bytes: 0,
+            brief_bytes: 0,
             late: 0,
         });
         // That it is rare makes a long run no shorter.
-        let bytes = if computed < QUICK { bytes } else { 0 };
-        let mean = before.mean.mul_f64(1.0 - WEIGHT) + computed.mul_f64(WEIGHT);
+        let longest = |before: usize, less| {
+            if computed < less {
+                before.max(bytes)
+            } else {
+                before
+            }
+        };
         *seen = Some(Seen {
-            mean,
-            bytes: before.bytes.max(bytes),
+            mean: before.mean.mul_f64(1.0 - WEIGHT) + computed.mul_f64(WEIGHT),
+            quick_bytes: longest(before.quick_bytes, QUICK),
+            brief_bytes: longest(before.brief_bytes, BRIEF),
             late: 0,
         });
     }
@@ -174,7 +183,8 @@ mod tests {
         assert_ne!(ran_on(&turns, 10).await, current().id(), "nobody knows yet");
         *turns.seen.lock() = Some(Seen {
             mean: QUICK / 3,
-            bytes: 10,
+            quick_bytes: 10,
+            brief_bytes: 10,
             late: 0,
         });
         assert_eq!(ran_on(&turns, 10).await, current().id());
@@ -253,6 +263,8 @@ mod tests {
             turns.saw(10, QUICK / 3);
         }
         assert!(turns.is_quick(10) && !turns.is_quick(1000));
+        assert_eq!(turns.place_of_run(1000), Place::HereBriefly);
+        assert_eq!(turns.place_of_run(1001), Place::Here);
     }
 
     #[test]

@@ -25,19 +25,14 @@ impl Bound {
             false => leader * self.faster,
         }
     }
-
-    /// Half as far from its leader: under other conditions what the two differed by says little, for small messages told of it.
-    fn drawn(self) -> Self {
-        let faster = self.faster.sqrt();
-        Self { faster, ..self }
-    }
 }
 
 impl<P: Partitioner> Replanner<P> {
     /// Changes what is believed of a link, by a measurement of it, and of its way back: little comes back, as a rule, so that nothing else tells
     /// of that. Links from the same node that looked as fast change with it: what slows one down slows down the others, and each of them would
-    /// have to keep a request waiting to show it. Where that is a wrong guess the first measurement of its own corrects it, and tells nothing
-    /// of others. Of a small change they take half: it may as well be this link's alone, and only then do measurements tell them apart.
+    /// have to keep a request waiting to show it. By a large change they are as fast as it, for what they differed by was told by small messages.
+    /// Where that is a wrong guess the first measurement of its own corrects it, and tells nothing of others. Of a small change they take half:
+    /// it may as well be this link's alone, and only then do measurements tell them apart.
     pub(super) fn measure<T>(&mut self, link: usize, change: impl FnOnce(&mut Conditions) -> T) -> T {
         let (alike, back) = (self.links_like(link), self.way_back(link));
         let before = self.conditions.links()[link].rate_mbit_s;
@@ -54,7 +49,7 @@ impl<P: Partitioner> Replanner<P> {
         }
         for (other, back) in alike {
             let rate = match deviates {
-                true => other.drawn().rate(after),
+                true => after,
                 false => other.rate(f64::sqrt(before * after)),
             };
             let link = other.link;
