@@ -8,7 +8,6 @@ use crate::partition::conditions::Conditions;
 const FAST_MBIT_S: f64 = 200.0;
 
 /// A link whose rate goes with that of another one, its leader.
-#[derive(Clone, Copy)]
 struct Bound {
     link: usize,
     /// How many times faster it is.
@@ -49,7 +48,8 @@ impl<P: Partitioner> Replanner<P> {
         }
         for (other, back) in alike {
             let rate = match deviates {
-                true => after,
+                true if self.looks_as_fast(&other) => after,
+                true => other.rate(after),
                 false => other.rate(f64::sqrt(before * after)),
             };
             let link = other.link;
@@ -77,7 +77,7 @@ impl<P: Partitioner> Replanner<P> {
         let is_alike = |other: &Bound| {
             links[other.link].from == one.from
                 && self.conditions.is_up(other.link)
-                && (other.are_fast || self.tuning.deviates(other.faster).is_none())
+                && (other.are_fast || self.looks_as_fast(other))
         };
         let others = (0..links.len()).filter(|other| *other != link);
         let alike = others.map(|other| self.bound(link, other)).filter(is_alike);
@@ -87,6 +87,11 @@ impl<P: Partitioner> Replanner<P> {
                 (other, back)
             })
             .collect()
+    }
+
+    /// Whether a link is about as fast as its leader.
+    fn looks_as_fast(&self, link: &Bound) -> bool {
+        self.tuning.deviates(link.faster).is_none()
     }
 
     /// The way back of a link as one whose rate goes with its own.
