@@ -10,6 +10,7 @@ use karman_engine::capability::nn::Tensors;
 use karman_infer::profile::EdgeProfile;
 use karman_sched::partition::{Event, Replanner};
 use karman_tensor::Tensor;
+use karman_types::NodeId;
 use std::sync::Arc;
 
 impl Pilot {
@@ -43,8 +44,7 @@ impl Pilot {
         let (mut at, mut before) = (0, None);
         // What the last one has made comes back over all links.
         let results = legs.last().map_or(0, |leg| leg.bytes_out);
-        let came_back = |leg: &Leg| leg.node != self.node_of(0) && leg.failed.is_none();
-        if legs.last().is_some_and(came_back) {
+        if came_back(legs, self.node_of(0)) {
             self.learn_results(replanner, results);
         }
         for leg in legs {
@@ -159,6 +159,12 @@ impl Pilot {
     }
 }
 
+/// Whether there are results that were sent here.
+fn came_back(legs: &[Leg], here: NodeId) -> bool {
+    legs.last()
+        .is_some_and(|leg| leg.node != here && leg.failed.is_none())
+}
+
 /// Whether the node is gone or cannot do its part. The next request may not ask it.
 const fn is_failure(leg: &Leg) -> bool {
     leg.failed.is_some() && !leg.overtaken
@@ -167,7 +173,22 @@ const fn is_failure(leg: &Leg) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use karman_types::NodeId;
+
+    #[test]
+    fn results_come_back_from_another_node_that_made_them() {
+        let [here, there] = [1, 2].map(|key| NodeId::of_key(&[key; 32]));
+        let (first, last) = (Leg::new(0, here), Leg::new(1, there));
+        let failed = Leg {
+            failed: Some("it is gone".into()),
+            ..last.clone()
+        };
+        let at_home = Leg::new(1, here);
+        assert!(came_back(&[first.clone(), last.clone()], here));
+        assert!(came_back(&[first.clone(), failed.clone(), last], here));
+        for legs in [&[][..], &[first.clone(), at_home], &[first, failed]] {
+            assert!(!came_back(legs, here), "{legs:?}");
+        }
+    }
 
     #[test]
     fn who_fails_is_lost_and_who_is_late_is_not() {
