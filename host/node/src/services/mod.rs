@@ -9,6 +9,7 @@ mod loaded;
 mod models;
 mod pace;
 mod settings;
+mod thread;
 mod turns;
 
 pub(crate) use batches::BatchCounts;

@@ -1,6 +1,6 @@
 //! A slower processor than there is, for rehearsals.
 
-use super::blocking;
+use super::thread::Thread;
 use crate::config::ComputeProfile;
 use cpu_time::ThreadTime;
 use karman_types::TaskError;
@@ -8,51 +8,11 @@ use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use tokio::runtime::{Handle, RuntimeFlavor};
-use tokio::sync::{Semaphore, SemaphorePermit};
-use tokio::task::{block_in_place, yield_now};
+use tokio::sync::Semaphore;
 use tokio::time::sleep_until;
 
 /// Lengths of inputs of which that is known: batches have a few.
 const MOST_LENGTHS: usize = 64;
-
-/// One run at a time keeps its thread from the others.
-static KEEPS: Semaphore = Semaphore::const_new(1);
-
-/// Where a run goes on.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) enum Place {
-    /// On another thread than the one that asks.
-    Elsewhere,
-    /// On the thread that asks; another one takes over what else that has to do.
-    Here,
-    /// On the thread that asks, which keeps what else it has to do: after the run nobody has to be woken to go on with it. Where there are no
-    /// other threads for what may not wait, or one is kept already, as [`Here`](Self::Here).
-    HereBriefly,
-}
-
-/// What becomes of the thread that asks for a run.
-enum Thread {
-    GoesOn,
-    IsReplaced,
-    Waits(SemaphorePermit<'static>),
-}
-
-impl Place {
-    fn thread(self) -> Thread {
-        let threads = Handle::try_current().ok().filter(can_replace);
-        let threads = threads.map_or(0, |runtime| runtime.metrics().num_workers());
-        match self {
-            Self::HereBriefly if threads > 1 => KEEPS.try_acquire().map_or(Thread::IsReplaced, Thread::Waits),
-            Self::Here | Self::HereBriefly if threads > 0 => Thread::IsReplaced,
-            _ => Thread::GoesOn,
-        }
-    }
-}
-
-fn can_replace(runtime: &Handle) -> bool {
-    runtime.runtime_flavor() == RuntimeFlavor::MultiThread
-}
 
 /// Runs models at the pace of the node's compute profile. A share of a real processor would not do: it lets short work through
 /// at full speed. So each run is followed by a wait, and the next one waits for that.
@@ -96,20 +56,17 @@ impl Pace {
         self.slowdown
     }
 
-    /// Runs a blocking step on inputs of this length at this place, and how long it took.
+    /// Runs a blocking step on inputs of this length on this thread, and how long it took.
     pub(super) async fn run<T: Send + 'static>(
         &self,
-        place: Place,
+        thread: Thread,
         (undisturbed, bytes): (&Undisturbed, usize),
         step: impl FnOnce() -> Result<T, TaskError> + Send + 'static,
     ) -> Result<(T, Duration), TaskError> {
         let emulated = self.slowdown > 1.0;
-        let (processor, place) = match emulated {
-            true => (
-                self.processor.clone().acquire_owned().await.ok(),
-                Place::Elsewhere,
-            ),
-            false => (None, place),
+        let (processor, thread) = match emulated {
+            true => (self.processor.clone().acquire_owned().await.ok(), Thread::Another),
+            false => (None, thread),
         };
         let timed = move || {
             // A back-end with more threads than this one uses them beside it, so an emulated node has one.
@@ -118,15 +75,7 @@ impl Pace {
             Ok((done, computing.elapsed(), started, started.elapsed(), processor))
         };
         // It has the processor until its wait is over, and where nobody waits for it any more until it is done.
-        let (done, computed, started, took, _processor) = match place.thread() {
-            Thread::GoesOn => blocking(timed).await?,
-            Thread::IsReplaced => block_in_place(timed)?,
-            Thread::Waits(_alone) => {
-                // What came before, over the network as well, has its turn first.
-                yield_now().await;
-                timed()?
-            }
-        };
+        let (done, computed, started, took, _processor) = thread.run(timed).await?;
         if !emulated {
             return Ok((done, took));
         }
@@ -168,7 +117,7 @@ mod tests {
             Ok(())
         };
         let started = Instant::now();
-        let ((), took) = pace.run(Place::Elsewhere, (&runs, 1), computes).await.unwrap();
+        let ((), took) = pace.run(Thread::Another, (&runs, 1), computes).await.unwrap();
         assert!(took >= Duration::from_millis(40), "{took:?}");
         assert!(started.elapsed() >= took);
     }

@@ -1,6 +1,7 @@
 //! The runs of one model, each in its turn: no more at once than its back-end runs, and short ones where they are asked for.
 
-use super::pace::{Pace, Place, Undisturbed};
+use super::pace::{Pace, Undisturbed};
+use super::thread::Thread;
 use cpu_time::ThreadTime;
 use karman_types::TaskError;
 use parking_lot::Mutex;
@@ -96,9 +97,9 @@ impl Turns {
         }
         // What it computes, not what it waits: a busy machine makes no run longer. Its place goes with it: a run goes on when who asked for it
         // does not wait any more.
-        let at = match meanwhile {
-            Meanwhile::Nothing => self.place_of_run(bytes),
-            Meanwhile::Something => Place::Elsewhere,
+        let thread = match meanwhile {
+            Meanwhile::Nothing => self.thread_for(bytes),
+            Meanwhile::Something => Thread::Another,
         };
         let measured = move || {
             let computing = ThreadTime::now();
@@ -106,7 +107,7 @@ impl Turns {
             Ok((done, computing.elapsed(), place))
         };
         let of_these = (&self.undisturbed, bytes);
-        let ((done, computed, _place), took) = pace.run(at, of_these, measured).await?;
+        let ((done, computed, _place), took) = pace.run(thread, of_these, measured).await?;
         self.saw(bytes, computed);
         Ok((done, took))
     }
@@ -116,11 +117,11 @@ impl Turns {
         seen.is_some_and(|seen| seen.mean < QUICK && bytes <= seen.quick_bytes)
     }
 
-    fn place_of_run(&self, bytes: usize) -> Place {
+    fn thread_for(&self, bytes: usize) -> Thread {
         match *self.seen.lock() {
-            Some(seen) if seen.mean < BRIEF && bytes <= seen.brief_bytes => Place::HereBriefly,
-            Some(seen) if seen.mean < SHORT => Place::Here,
-            _ => Place::Elsewhere,
+            Some(seen) if seen.mean < BRIEF && bytes <= seen.brief_bytes => Thread::AskingBriefly,
+            Some(seen) if seen.mean < SHORT => Thread::Asking,
+            _ => Thread::Another,
         }
     }
 
@@ -263,8 +264,8 @@ mod tests {
             turns.saw(10, QUICK / 3);
         }
         assert!(turns.is_quick(10) && !turns.is_quick(1000));
-        assert_eq!(turns.place_of_run(1000), Place::HereBriefly);
-        assert_eq!(turns.place_of_run(1001), Place::Here);
+        assert_eq!(turns.thread_for(1000), Thread::AskingBriefly);
+        assert_eq!(turns.thread_for(1001), Thread::Asking);
     }
 
     #[test]
