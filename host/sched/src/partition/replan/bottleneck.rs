@@ -3,6 +3,7 @@
 use super::Replanner;
 use crate::partition::Partitioner;
 use crate::partition::conditions::Conditions;
+use std::time::Duration;
 
 /// Links that carry more megabits per second are fast, and which of them is the faster one says little: what was measured was processors.
 const FAST_MBIT_S: f64 = 200.0;
@@ -30,9 +31,15 @@ impl<P: Partitioner> Replanner<P> {
     /// Changes what is believed of a link, by a measurement of it, and of its way back: little comes back, as a rule, so that nothing else tells
     /// of that. Links from the same node that looked as fast change with it: what slows one down slows down the others, and each of them would
     /// have to keep a request waiting to show it. By a large change they are as fast as it, for what they differed by was told by small messages.
-    /// Where that is a wrong guess the first measurement of its own corrects it, and tells nothing of others. Of a small change they take half:
-    /// it may as well be this link's alone, and only then do measurements tell them apart.
-    pub(super) fn measure<T>(&mut self, link: usize, change: impl FnOnce(&mut Conditions) -> T) -> T {
+    /// Where that is a wrong guess the first measurement of its own corrects it, and tells nothing of others, but to look at them where it is
+    /// faster: what slowed them all down may be over. Of a small change they take half: it may as well be this link's alone, and only then do
+    /// measurements tell them apart.
+    pub(super) fn measure<T>(
+        &mut self,
+        now: Duration,
+        link: usize,
+        change: impl FnOnce(&mut Conditions) -> T,
+    ) -> T {
         let (alike, back) = (self.links_like(link), self.way_back(link));
         let before = self.conditions.links()[link].rate_mbit_s;
         let told = change(&mut self.conditions);
@@ -44,6 +51,11 @@ impl<P: Partitioner> Replanner<P> {
         }
         self.follow(back, after);
         if deviates && was_guessed {
+            if after > before {
+                alike
+                    .iter()
+                    .for_each(|(other, _)| self.look_again(other.link, now));
+            }
             return told;
         }
         for (other, back) in alike {

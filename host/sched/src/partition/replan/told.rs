@@ -47,7 +47,7 @@ impl<P: Partitioner> Replanner<P> {
                 self.heard_of(link, now);
                 // The link is slow itself, then.
                 self.news[link].unanswered = None;
-                Ok(Some(self.overdue(link, arrived, ms)))
+                Ok(Some(self.overdue(now, link, arrived, ms)))
             }
             Event::Back { from, to } => {
                 let link = self.link(from, to)?;
@@ -72,7 +72,7 @@ impl<P: Partitioner> Replanner<P> {
                     let ms_per_byte = self.conditions.links()[link].ms_per_byte();
                     return Ok(self.judge(link, to, ms_per_byte));
                 }
-                Ok(Some(self.overdue(link, 0, ms)))
+                Ok(Some(self.overdue(now, link, 0, ms)))
             }
             Event::Sized { tensor, bytes } => self.sized(tensor, bytes),
             Event::Tier { tier, available } => {
@@ -131,9 +131,9 @@ impl<P: Partitioner> Replanner<P> {
         cause.filter(|_| !is_hiccup)
     }
 
-    fn overdue(&mut self, link: usize, arrived: u64, ms: f64) -> Cause {
+    fn overdue(&mut self, now: Duration, link: usize, arrived: u64, ms: f64) -> Cause {
         let gain = self.tuning.deviating_gain;
-        let ratio = self.measure(link, |conditions| conditions.crawls(link, arrived, ms, gain));
+        let ratio = self.measure(now, link, |conditions| conditions.crawls(link, arrived, ms, gain));
         Cause::Deviation(ratio)
     }
 
@@ -182,7 +182,7 @@ impl<P: Partitioner> Replanner<P> {
         }
         let ratio = ms / expected;
         let gain = self.tuning.gain(ratio, self.tuning.link_gain);
-        self.measure(link, |conditions| conditions.sent(link, bytes, ms, gain));
+        self.measure(now, link, |conditions| conditions.sent(link, bytes, ms, gain));
         if ratio * MANY_TIMES < 1.0 {
             // A probe of a link that was so slow is small, and may have met others that were held up. Now a larger one tells more.
             self.look_again(link, now);
@@ -201,7 +201,7 @@ impl<P: Partitioner> Replanner<P> {
     }
 
     /// A link is free to be looked at from now on.
-    fn look_again(&mut self, link: usize, now: Duration) {
+    pub(super) fn look_again(&mut self, link: usize, now: Duration) {
         self.heard_of(link, now.saturating_sub(self.tuning.probe_at_most));
     }
 

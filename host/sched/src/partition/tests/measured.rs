@@ -244,6 +244,32 @@ fn what_slows_one_link_of_a_node_down_slows_down_those_like_it() {
 }
 
 #[test]
+fn a_guess_that_was_too_low_has_the_others_looked_at() {
+    let sent = |to, ms| Event::Sent {
+        from: 0,
+        to,
+        bytes: 50_000,
+        ms,
+    };
+    let mut replanner = with_direct_link(20.0);
+    // The direct way crawls, and so does the one over the fog, by a guess.
+    replanner.handle(SECOND, sent(2, 2003.0)).unwrap();
+    assert_eq!(replanner.plan().assignment, [0; 4]);
+    // It does not: maybe whatever slowed both down is over. Nobody waits half a second to find out.
+    let heard = SECOND * 5 / 4;
+    replanner.handle(heard, sent(1, 22.0)).unwrap();
+    let actions = replanner.handle(heard, Event::Tick).unwrap();
+    let probed = |action: &Action| matches!(action, Action::Probe { from: 0, to: 2, .. });
+    assert!(actions.iter().any(probed), "{actions:?}");
+    // That a guess was too high says nothing of them.
+    let mut replanner = with_direct_link(20.0);
+    replanner.handle(SECOND, sent(2, 2003.0)).unwrap();
+    replanner.handle(heard, sent(1, 8002.0)).unwrap();
+    let actions = replanner.handle(heard, Event::Tick).unwrap();
+    assert!(!actions.iter().any(probed), "{actions:?}");
+}
+
+#[test]
 fn what_links_like_each_other_differ_by_is_learnt_but_not_for_ever() {
     let sent = |to, ms| Event::Sent {
         from: 0,
