@@ -160,16 +160,18 @@ impl NodeModels {
     pub(crate) fn load(&self, onnx: &[u8]) -> Result<Loaded, TaskError> {
         let options = self.options_for(onnx.len() as u64);
         let model = self.backends().load(onnx, &options).map_err(infer_error)?;
-        Ok(self.paced(model, &options))
+        Ok(self.paced(model, onnx, &options))
     }
 
-    fn paced(&self, model: Arc<dyn karman_infer::Model>, options: &LoadOptions) -> Loaded {
+    /// A model that was loaded from this file, at the pace of this node.
+    fn paced(&self, model: Arc<dyn karman_infer::Model>, onnx: &[u8], options: &LoadOptions) -> Loaded {
         // tract runs as many as it is asked to, on the cores that there are.
         let at_once = match model.backend() {
             BackendName::OnnxRuntime => options.sessions,
             BackendName::Tract => at_once(),
         };
-        let turns = Turns::new(at_once.get(), cores().get());
+        let undisturbed = self.pace.undisturbed(onnx, model.backend());
+        let turns = Turns::new(at_once.get(), cores().get()).knowing(undisturbed);
         Loaded::on_processor(model, self.pace.clone(), Arc::new(turns))
     }
 

@@ -3,7 +3,8 @@
 use super::thread::Thread;
 use crate::config::ComputeProfile;
 use cpu_time::ThreadTime;
-use karman_types::TaskError;
+use karman_infer::BackendName;
+use karman_types::{Digest, TaskError};
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -13,6 +14,8 @@ use tokio::time::sleep_until;
 
 /// Lengths of inputs of which that is known: batches have a few.
 const MOST_LENGTHS: usize = 64;
+/// Models of which that is known.
+const MOST_MODELS: usize = 256;
 
 /// Runs models at the pace of the node's compute profile. A share of a real processor would not do: it lets short work through
 /// at full speed. So each run is followed by a wait, and the next one waits for that.
@@ -20,6 +23,8 @@ const MOST_LENGTHS: usize = 64;
 pub(crate) struct Pace {
     slowdown: f64,
     processor: Arc<Semaphore>,
+    /// By file and back-end: loaded once more, or as a part of another, a model is as fast as it was.
+    models: Mutex<HashMap<(Digest, BackendName), Arc<Undisturbed>>>,
 }
 
 /// What the runs of one model compute on this machine when nothing disturbs them: the least of all so far on inputs of the same length. Of a
@@ -48,7 +53,21 @@ impl Pace {
         Self {
             slowdown: profile.slowdown,
             processor: Arc::new(Semaphore::new(1)),
+            models: Mutex::default(),
         }
+    }
+
+    /// What is known of the runs of a model, whose file this is, on this back-end.
+    pub(super) fn undisturbed(&self, onnx: &[u8], backend: BackendName) -> Arc<Undisturbed> {
+        if self.slowdown <= 1.0 {
+            return Arc::default();
+        }
+        let key = (Digest::of(onnx), backend);
+        let mut all = self.models.lock();
+        if all.len() >= MOST_MODELS && !all.contains_key(&key) {
+            all.clear();
+        }
+        all.entry(key).or_default().clone()
     }
 
     /// How many times slower than this machine.
@@ -102,6 +121,24 @@ mod tests {
             runs.after(bytes, ms(1));
         }
         assert!(runs.computed.lock().len() <= MOST_LENGTHS);
+    }
+
+    #[test]
+    fn a_model_that_is_loaded_again_is_as_fast_as_it_was() {
+        let ms = Duration::from_millis;
+        let pace = Pace::new(&ComputeProfile {
+            slowdown: 2.0,
+            ..ComputeProfile::default()
+        });
+        let of = |onnx: &[u8], backend| pace.undisturbed(onnx, backend);
+        assert_eq!(of(b"a", BackendName::Tract).after(10, ms(3)), ms(3));
+        assert_eq!(of(b"a", BackendName::Tract).after(10, ms(5)), ms(3));
+        assert_eq!(of(b"a", BackendName::OnnxRuntime).after(10, ms(5)), ms(5));
+        assert_eq!(of(b"b", BackendName::Tract).after(10, ms(5)), ms(5));
+        for model in 0..1000u32 {
+            of(&model.to_le_bytes(), BackendName::Tract);
+        }
+        assert!(pace.models.lock().len() <= MOST_MODELS);
     }
 
     #[tokio::test]

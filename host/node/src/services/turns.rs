@@ -39,7 +39,7 @@ pub(crate) struct Turns {
     /// that is given back belongs to the next of them, who is mostly on another thread and has to be woken there.
     quick_are_free: bool,
     seen: Mutex<Option<Seen>>,
-    undisturbed: Undisturbed,
+    undisturbed: Arc<Undisturbed>,
 }
 
 /// What its runs computed.
@@ -68,8 +68,13 @@ impl Turns {
             places: Arc::new(Semaphore::new(places.clamp(1, Semaphore::MAX_PERMITS))),
             quick_are_free,
             seen: Mutex::new(None),
-            undisturbed: Undisturbed::default(),
+            undisturbed: Arc::default(),
         }
+    }
+
+    /// The same, of a model whose runs are known.
+    pub(crate) fn knowing(self, undisturbed: Arc<Undisturbed>) -> Self {
+        Self { undisturbed, ..self }
     }
 
     /// Runs a step on inputs of this length when it is its turn, and how long it took from then on.
@@ -106,7 +111,7 @@ impl Turns {
             let done = step()?;
             Ok((done, computing.elapsed(), place))
         };
-        let of_these = (&self.undisturbed, bytes);
+        let of_these = (&*self.undisturbed, bytes);
         let ((done, computed, _place), took) = pace.run(thread, of_these, measured).await?;
         self.saw(bytes, computed);
         Ok((done, took))

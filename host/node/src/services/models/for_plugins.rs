@@ -68,7 +68,8 @@ impl Models for Shared {
                 true => backends.load(&onnx, &options),
                 false => backends.load_foreign(&onnx, &options),
             };
-            Ok(Arc::new(models.paced(model.map_err(infer_error)?, &options)) as Arc<dyn Model>)
+            let model = model.map_err(infer_error)?;
+            Ok(Arc::new(models.paced(model, &onnx, &options)) as Arc<dyn Model>)
         })
         .boxed()
     }
