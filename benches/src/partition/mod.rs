@@ -55,7 +55,8 @@ use tokio::runtime::Runtime;
 
 /// The network, in the names of cells.
 const MODEL: &str = "mobilenetv2";
-const BLOCKS: u64 = 30;
+/// Twice what intervals need at least: traces of one kind differ a lot.
+const BLOCKS: u64 = 60;
 /// Blocks that are played at a time.
 const LANES: usize = 9;
 const FIRST_SEED: u64 = 30_000;
