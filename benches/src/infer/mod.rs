@@ -9,7 +9,9 @@
 //! | `infer_added_us.digits-l` | a model under 1 ms: what that takes longer | 50 us |
 //! | `whole_call_vs_onnxruntime.MODEL.tN`, `whole_call_added_us.digits-l` | the same for the whole call of the plugin: an instance of its own, the input's bytes copied into its memory and out again to a tensor, the output's likewise | shown |
 //! | `split_vs_compute_plus_wire.MODEL` | a request over two nodes on loopback, cut in the middle of its time, over its two fragments called directly plus the same bytes there over bare quinn | 1.05 |
+//! | `split_vs_by_hand.MODEL` | the same request over the same two fragments in two processes written for nothing else: the first one runs its fragment and sends the bytes over bare quinn, the second one runs its own and sends back what that gives; on the threads that the network is on or in their place, whichever is faster | 1.05 |
 //! | `pipeline_vs_slowest_stage` | results per second of three nodes on emulated tiers (16, 12 and 8 times slower than the machine), four requests for each stage under way, over those of the slowest stage's fragment alone on its node with as many | 0.9 |
+//! | `pipeline_busy.STAGE`, `pipeline_stage_ms.STAGE`, `pipeline_stage_alone_ms` | for how much of the time each stage was busy, what it took, and what one result of the slowest took alone | shown |
 //! | `pipeline_cpu_demand` | cores in use meanwhile, load generator included | 1.6 |
 
 mod alone;
@@ -103,7 +105,7 @@ fn limits() -> ModelLimits {
     }
 }
 
-fn options(threads: usize) -> Result<LoadOptions> {
+pub(crate) fn options(threads: usize) -> Result<LoadOptions> {
     Ok(LoadOptions {
         threads: NonZeroUsize::new(threads).context("no threads")?,
         limits: limits(),

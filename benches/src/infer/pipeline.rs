@@ -10,12 +10,13 @@ use karman_infer::graph::{Fragment, Graph};
 use karman_infer::profile::sample_inputs;
 use karman_infer::zoo::Architecture;
 use karman_infer::{Backend, Named};
+use karman_node::Leg;
 use karman_node::inference::{InferResponse, InferTensor};
 use karman_sched::partition::best_static;
 use karman_study::pairs::{self, median};
 use karman_study::report::{Report, Target};
 use serde_json::json;
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::time::Instant;
 
 const NETWORK: Architecture = Architecture::ResNet50;
@@ -65,27 +66,46 @@ pub(super) fn run(setting: &Setting, report: &mut Report) -> Result<()> {
         &activations[slowest],
     )?;
     let (used, taken) = (Cell::new(0.0), Cell::new(0.0));
+    let legs = RefCell::new(Vec::new());
     let ours = || {
         let (before, started) = (nodes.processor_time()?, Instant::now());
         let one = async || {
-            nodes
-                .edge
-                .run_model(NETWORK.as_str(), activations[0].clone())
-                .await
-                .map(drop)
+            let ran = nodes.edge.run_model(NETWORK.as_str(), activations[0].clone());
+            let ran = ran.await?;
+            legs.borrow_mut().extend(ran.legs);
+            Ok(())
         };
-        let rate = runtime.block_on(rate(3 * AT_ONCE, async || Ok(one().await?)))?;
+        let rate = runtime.block_on(rate(3 * AT_ONCE, one))?;
         used.set(used.get() + nodes.processor_time()? - before);
         taken.set(taken.get() + started.elapsed().as_secs_f64());
         Ok(rate)
     };
     let theirs = || runtime.block_on(rate(3 * AT_ONCE, async || alone.run(&nodes).await));
     pairs::measure(1, ours, theirs)?;
+    used.set(0.0);
+    taken.set(0.0);
+    legs.borrow_mut().clear();
     let pairs = pairs::measure(if setting.quick { 3 } else { 30 }, ours, theirs)?;
+    where_it_went(report, &legs.borrow(), taken.get());
+    let ms = median(pairs.iter().map(|pair| 1e3 / pair.theirs).collect());
+    report.figure("pipeline_stage_alone_ms", ms, "ms", Target::Shown);
     report.ratio(KEY, pairs, Target::AtLeast(0.9));
     report.figure(DEMAND, used.get() / taken.get(), "cores", Target::AtMost(1.6));
     runtime.block_on(async { drop(nodes) });
     Ok(())
+}
+
+/// What each stage took, and for how much of these seconds of blocks, their beginnings and ends among them.
+fn where_it_went(report: &mut Report, legs: &[Leg], seconds: f64) {
+    for stage in 0..3 {
+        let of_stage = legs.iter().filter(|leg| usize::from(leg.stage) == stage);
+        let computed: Vec<f64> = of_stage.map(|leg| leg.compute_us as f64 / 1e3).collect();
+        let busy = computed.iter().sum::<f64>() / 1e3 / seconds;
+        let figures = [("busy", busy, ""), ("stage_ms", median(computed), "ms")];
+        for (what, figure, unit) in figures {
+            report.figure(&format!("pipeline_{what}.{stage}"), figure, unit, Target::Shown);
+        }
+    }
 }
 
 /// What each fragment takes.

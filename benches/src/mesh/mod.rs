@@ -15,6 +15,7 @@ mod nats;
 mod quinn;
 mod rtt;
 mod serve;
+mod stage;
 mod tensor;
 mod trust;
 mod wire;
@@ -27,6 +28,7 @@ use tempfile::TempDir;
 use tokio::runtime::Runtime;
 
 pub(crate) use serve::{Serve, serve};
+pub(crate) use stage::{Thread, pieces};
 pub(crate) use wire::Wire;
 
 /// Programs, guest, certificates, threads.

@@ -3,6 +3,7 @@
 use super::Setting;
 use super::contender::Contender;
 use super::serve::{Handler, Process, Serve, ready};
+use super::stage::Stage;
 use super::trust;
 use anyhow::{Context, Result};
 use bytes::Bytes;
@@ -46,23 +47,33 @@ impl Quinn {
         let connection = endpoint.connect(at.parse()?, trust::NAME)?.await?;
         Ok(Self {
             connection,
-            tensor: matches!(what, Serve::QuinnTensor),
+            tensor: matches!(what, Serve::QuinnTensor | Serve::QuinnStage),
             server,
             _endpoint: endpoint,
         })
     }
 }
 
+impl Quinn {
+    /// Sends these one after the other, without a copy of them, and gives what comes back.
+    pub(super) async fn send(&self, pieces: &mut [Bytes]) -> Result<Bytes> {
+        let (mut output, mut input) = self.connection.open_bi().await?;
+        let bytes: usize = pieces.iter().map(Bytes::len).sum();
+        output.write_all(&(bytes as u64).to_le_bytes()).await?;
+        output.write_all_chunks(pieces).await?;
+        output.finish()?;
+        Ok(input.read_to_end(MOST).await?.into())
+    }
+}
+
 impl Contender for Quinn {
     fn call(&self, body: Bytes) -> BoxFuture<'_, Result<Bytes>> {
         async move {
-            let (mut output, mut input) = self.connection.open_bi().await?;
             if self.tensor {
-                output.write_all(&(body.len() as u64).to_le_bytes()).await?;
-                output.write_chunk(body).await?;
-            } else {
-                output.write_all(&body).await?;
+                return self.send(&mut [body]).await;
             }
+            let (mut output, mut input) = self.connection.open_bi().await?;
+            output.write_all(&body).await?;
             output.finish()?;
             Ok(input.read_to_end(MOST).await?.into())
         }
@@ -87,17 +98,36 @@ pub(super) async fn serve(folder: &Path, handler: Handler) -> Result<()> {
 }
 
 pub(super) async fn serve_tensor(folder: &Path) -> Result<()> {
-    listen(folder, |mut output, mut input| async move {
-        let mut length = [0; 8];
-        input.read_exact(&mut length).await?;
-        let mut body = Vec::with_capacity(u64::from_le_bytes(length) as usize);
-        while let Some(chunk) = input.read_chunk(usize::MAX, true).await? {
-            body.extend_from_slice(&chunk.bytes);
-        }
+    listen(folder, |mut output, input| async move {
+        let body = read_tensor(input).await?;
         output.write_all(body.len().to_string().as_bytes()).await?;
         Ok(output.finish()?)
     })
     .await
+}
+
+/// Runs the stage in this folder on what comes.
+pub(super) async fn serve_stage(folder: &Path) -> Result<()> {
+    let stage = Arc::new(Stage::load(folder)?);
+    listen(folder, move |mut output, input| {
+        let stage = stage.clone();
+        async move {
+            let mut results = stage.run(read_tensor(input).await?.into())?;
+            output.write_all_chunks(&mut results).await?;
+            Ok(output.finish()?)
+        }
+    })
+    .await
+}
+
+async fn read_tensor(mut input: RecvStream) -> Result<Vec<u8>> {
+    let mut length = [0; 8];
+    input.read_exact(&mut length).await?;
+    let mut body = Vec::with_capacity(u64::from_le_bytes(length) as usize);
+    while let Some(chunk) = input.read_chunk(usize::MAX, true).await? {
+        body.extend_from_slice(&chunk.bytes);
+    }
+    Ok(body)
 }
 
 async fn listen<H, F>(folder: &Path, handle: H) -> Result<()>

@@ -21,6 +21,8 @@ pub(crate) enum Serve {
     Quinn,
     /// Tensors over quinn.
     QuinnTensor,
+    /// A stage of a model over quinn.
+    QuinnStage,
     /// Tensors over Karman's mesh.
     KarmanTensor,
     /// The tiny component over gRPC.
@@ -43,6 +45,7 @@ pub(crate) fn serve(what: Serve, folder: &Path, at: Option<&str>) -> Result<()> 
         match what {
             Serve::Quinn => quinn::serve(folder, tiny()?).await,
             Serve::QuinnTensor => quinn::serve_tensor(folder).await,
+            Serve::QuinnStage => quinn::serve_stage(folder).await,
             Serve::KarmanTensor => karman::serve_tensor(folder).await,
             #[cfg(feature = "peers")]
             Serve::Grpc => grpc::serve(folder, tiny()?).await,
