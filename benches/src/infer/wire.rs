@@ -116,20 +116,7 @@ fn compare(setting: &Setting, report: &mut Report, nodes: &Nodes, architecture: 
     report.figure(&format!("compute_plus_wire_ms.{name}"), ms, "ms", Target::Shown);
     report.ratio(&by_parts(architecture), pairs, Target::AtMost(1.05));
     where_it_went(report, name, &legs.take());
-    let mut by_hands = Vec::new();
-    for thread in Thread::ALL {
-        let other = ByHand {
-            thread,
-            first: halves[0].clone(),
-            other: Wire::to_stage(&fragments[1].model, &crossing, thread)?,
-            answer: pieces(&expected).concat().into(),
-        };
-        by_hands.push((other.median(&inputs)?, other));
-    }
-    let fastest = by_hands
-        .into_iter()
-        .min_by(|one, other| one.0.total_cmp(&other.0));
-    let (_, fastest) = fastest.context("two ways")?;
+    let fastest = ByHand::fastest(&halves[0], &fragments[1].model, &inputs, (&crossing, &expected))?;
     let hand = || fastest.request(&inputs);
     pairs::measure(WARM_UP, ours, hand)?;
     let pairs = pairs::measure(setting.pairs(), ours, hand)?;
@@ -148,6 +135,27 @@ struct ByHand {
 }
 
 impl ByHand {
+    /// The faster of both ways to run the fragments.
+    fn fastest(
+        first: &Arc<dyn Model>,
+        second: &[u8],
+        inputs: &Named,
+        (crossing, results): (&Named, &Named),
+    ) -> Result<Self> {
+        let mut ways = Vec::new();
+        for thread in Thread::ALL {
+            let way = Self {
+                thread,
+                first: first.clone(),
+                other: Wire::to_stage(second, crossing, thread)?,
+                answer: pieces(results).concat().into(),
+            };
+            ways.push((way.median(inputs)?, way));
+        }
+        let fastest = ways.into_iter().min_by(|one, other| one.0.total_cmp(&other.0));
+        Ok(fastest.context("two ways")?.1)
+    }
+
     /// Seconds that a request takes.
     fn request(&self, inputs: &Named) -> Result<f64> {
         let (thread, first, inputs) = (self.thread, self.first.clone(), inputs.clone());

@@ -207,18 +207,22 @@ fn requests_take_the_direct_way_again_once_it_is_heard_of() {
     assert!(used(&actions).is_some_and(is_direct));
 }
 
-#[test]
-fn what_slows_one_link_of_a_node_down_slows_down_those_like_it() {
-    let sent = |to, ms| Event::Sent {
+/// 50 kB have arrived there from the edge.
+const fn from_edge(to: usize, ms: f64) -> Event {
+    Event::Sent {
         from: 0,
         to,
         bytes: 50_000,
         ms,
-    };
+    }
+}
+
+#[test]
+fn what_slows_one_link_of_a_node_down_slows_down_those_like_it() {
     // 20 Mbit/s to the fog, too.
     let mut replanner = with_direct_link(20.0);
     assert!(is_direct(replanner.plan()));
-    let actions = replanner.handle(SECOND / 8, sent(2, 2003.0)).unwrap();
+    let actions = replanner.handle(SECOND / 8, from_edge(2, 2003.0)).unwrap();
     assert_eq!(
         used(&actions).unwrap().assignment,
         [0; 4],
@@ -230,65 +234,53 @@ fn what_slows_one_link_of_a_node_down_slows_down_those_like_it() {
         "another node's"
     );
     // It has passed for both.
-    let actions = replanner.handle(SECOND / 4, sent(2, 23.0)).unwrap();
+    let actions = replanner.handle(SECOND / 4, from_edge(2, 23.0)).unwrap();
     assert!(used(&actions).is_some_and(is_direct));
     assert!((replanner.expected_ms(0, 1, 50_000).unwrap() - 22.0).abs() < 0.01);
     // What was only guessed of the way over the fog is corrected there, and leaves the other one as it was measured.
-    replanner.handle(SECOND / 2, sent(2, 2003.0)).unwrap();
-    let actions = replanner.handle(SECOND, sent(1, 22.0)).unwrap();
+    replanner.handle(SECOND / 2, from_edge(2, 2003.0)).unwrap();
+    let actions = replanner.handle(SECOND, from_edge(1, 22.0)).unwrap();
     assert!(!is_direct(used(&actions).unwrap()));
     assert!((replanner.expected_ms(0, 2, 50_000).unwrap() - 2003.0).abs() < 0.01);
     // They are not alike any more.
-    replanner.handle(SECOND, sent(2, 4003.0)).unwrap();
+    replanner.handle(SECOND, from_edge(2, 4003.0)).unwrap();
     assert!((replanner.expected_ms(0, 1, 50_000).unwrap() - 22.0).abs() < 0.01);
 }
 
 #[test]
 fn a_guess_that_was_too_low_has_the_others_looked_at() {
-    let sent = |to, ms| Event::Sent {
-        from: 0,
-        to,
-        bytes: 50_000,
-        ms,
-    };
     let mut replanner = with_direct_link(20.0);
     // The direct way crawls, and so does the one over the fog, by a guess.
-    replanner.handle(SECOND, sent(2, 2003.0)).unwrap();
+    replanner.handle(SECOND, from_edge(2, 2003.0)).unwrap();
     assert_eq!(replanner.plan().assignment, [0; 4]);
     // It does not: maybe whatever slowed both down is over. Nobody waits half a second to find out.
     let heard = SECOND * 5 / 4;
-    replanner.handle(heard, sent(1, 22.0)).unwrap();
+    replanner.handle(heard, from_edge(1, 22.0)).unwrap();
     let actions = replanner.handle(heard, Event::Tick).unwrap();
     let probed = |action: &Action| matches!(action, Action::Probe { from: 0, to: 2, .. });
     assert!(actions.iter().any(probed), "{actions:?}");
     // That a guess was too high says nothing of them.
     let mut replanner = with_direct_link(20.0);
-    replanner.handle(SECOND, sent(2, 2003.0)).unwrap();
-    replanner.handle(heard, sent(1, 8002.0)).unwrap();
+    replanner.handle(SECOND, from_edge(2, 2003.0)).unwrap();
+    replanner.handle(heard, from_edge(1, 8002.0)).unwrap();
     let actions = replanner.handle(heard, Event::Tick).unwrap();
     assert!(!actions.iter().any(probed), "{actions:?}");
 }
 
 #[test]
 fn what_links_like_each_other_differ_by_is_learnt_but_not_for_ever() {
-    let sent = |to, ms| Event::Sent {
-        from: 0,
-        to,
-        bytes: 50_000,
-        ms,
-    };
     let pace =
         |replanner: &Replanner<MinCut>, to, fixed| replanner.expected_ms(0, to, 50_000).unwrap() - fixed;
     // 25 Mbit/s, and 20 to the fog.
     let mut replanner = with_direct_link(25.0);
-    replanner.handle(SECOND / 8, sent(2, 3.0 + 14.0)).unwrap();
+    replanner.handle(SECOND / 8, from_edge(2, 3.0 + 14.0)).unwrap();
     let direct = pace(&replanner, 2, 3.0);
     assert!((direct - 14.8).abs() < 0.01, "{direct}");
     // A small change is as likely one of this link alone.
     let fog = pace(&replanner, 1, 2.0);
     assert!((fog - 20.0 * f64::sqrt(14.8 / 16.0)).abs() < 0.01, "{fog}");
     // What slows one down a lot slows down both.
-    replanner.handle(SECOND / 4, sent(2, 3.0 + 200.0)).unwrap();
+    replanner.handle(SECOND / 4, from_edge(2, 3.0 + 200.0)).unwrap();
     let fog = pace(&replanner, 1, 2.0);
     assert!((fog - 200.0).abs() < 0.01, "{fog}");
 }
