@@ -18,7 +18,7 @@ struct Buffers {
 
 constexpr unsigned BLOCK = 64;
 constexpr unsigned MOST_WIDTH = 256;
-constexpr float LEAST = -3.0e38f;
+constexpr float LEAST = -3.4028234e38f;
 
 extern "C" __global__ void kernel(const Parameters parameters, const Buffers buffers) {
     __shared__ float query[MOST_WIDTH];

@@ -54,7 +54,7 @@ extern "C" __global__ void kernel(const Parameters parameters, const Buffers buf
     const float *values = buffers.values + row * columns;
     float *result = buffers.result + row * columns;
     if (NORMALISE == 0) {
-        float most = -3.0e38f;
+        float most = -3.4028234e38f;
         for (unsigned i = thread; i < columns; i += THREADS) {
             most = fmaxf(most, values[i]);
         }

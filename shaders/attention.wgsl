@@ -17,7 +17,7 @@ struct Parameters {
 
 const BLOCK: u32 = 64u;
 const MOST_WIDTH: u32 = 256u;
-const LEAST: f32 = -3.0e38;
+const LEAST: f32 = -3.4028234e38;
 
 var<workgroup> shared_query: array<f32, MOST_WIDTH>;
 var<workgroup> scores: array<f32, BLOCK>;

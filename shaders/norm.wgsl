@@ -57,7 +57,7 @@ fn main(
     let columns = parameters.columns;
     let at = row * columns;
     if (NORMALISE == 0u) {
-        var most = -3.0e38;
+        var most = -3.4028234e38;
         for (var i = thread; i < columns; i += THREADS) {
             most = max(most, values[at + i]);
         }

@@ -6,7 +6,7 @@ pub use matrix::matrix;
 
 use crate::device::{Device, Work};
 use crate::error::GpuError;
-use crate::kernel::{Element, Kernel, Quantised, Role, Words, f16_words, f32_words};
+use crate::kernel::{Element, Kernel, Normalise, Quantised, Role, Words, f16_words, f32_words};
 use std::time::Duration;
 
 /// The result of checking one kernel.
@@ -56,7 +56,7 @@ fn compare(
         .fold(0.0, f64::max))
 }
 
-/// The inputs of a kernel, drawn from a seed: numbers of either sign, none of them special.
+/// The inputs of a kernel, drawn from a seed: numbers of either sign, none of them special but those of a row that is masked.
 ///
 /// # Errors
 /// [`GpuError::Kernel`] when the shape means nothing.
@@ -84,6 +84,14 @@ pub fn inputs(kernel: &Kernel, seed: u64) -> Result<Vec<Words>, GpuError> {
         let packed = Quantised::from_f32(shape, &weights)?;
         inputs[1] = packed.weights;
         inputs[2] = packed.groups;
+    }
+    if let Kernel::Norm(shape) = kernel
+        && shape.normalise == Normalise::Softmax
+        && shape.rows > 1
+    {
+        // What a mask leaves nothing of: all of it weighs the same.
+        let masked = inputs[0].len() - shape.columns as usize;
+        inputs[0][masked..].fill(f32::MIN.to_bits());
     }
     if let Kernel::Gather(shape) = kernel {
         // From either end.

@@ -46,8 +46,8 @@ pub struct Program {
     plan: Plan,
     constants: Vec<Words>,
     layout: Layout,
-    /// The constant weights of each call as the processor reads them.
-    panels: OnceLock<Vec<Option<Panels>>>,
+    /// For each call whose weights are laid out for the processor: these, from its first run there.
+    panels: Vec<Option<OnceLock<Panels>>>,
 }
 
 /// The most kernels of a program: its description stays within one line of 1 MiB.
@@ -116,6 +116,19 @@ impl Plan {
         }
     }
 
+    /// A place for the weights of each call that are laid out for the processor: constants of single precision, as many as there is room for.
+    fn panels(&self) -> Vec<Option<OnceLock<Panels>>> {
+        let mut room = MOST_IN_PANELS;
+        let of_call = |call: &Call| match &call.kernel {
+            Kernel::Gemm(gemm) if !gemm.half && call.inputs[1] < self.constants.len() => {
+                room = room.checked_sub(gemm.bytes_of_panels())?;
+                Some(OnceLock::new())
+            }
+            _ => None,
+        };
+        self.calls.iter().map(of_call).collect()
+    }
+
     /// The first slot that a call makes.
     fn first_made(&self) -> usize {
         self.constants.len() + self.inputs.len()
@@ -182,12 +195,13 @@ impl Program {
         let layout = plan.layout()?;
         let given: Vec<&[u32]> = constants.iter().map(Vec::as_slice).collect();
         check_lengths("constants", &plan.constants, &given)?;
+        let panels = plan.panels();
         Ok(Self {
             id,
             plan,
             constants,
             layout,
-            panels: OnceLock::new(),
+            panels,
         })
     }
 
@@ -245,7 +259,6 @@ impl Program {
         let constants = self.constants.iter().map(Vec::as_slice);
         let given: Vec<&[u32]> = constants.chain(inputs.iter().copied()).collect();
         let mut made: Vec<Words> = Vec::new();
-        let panels = self.panels(cpu);
         for (number, (call, over)) in self.plan.calls.iter().zip(&self.layout.over).enumerate() {
             if cpu.is_late() {
                 return Ok(Vec::new());
@@ -255,7 +268,7 @@ impl Program {
                 None => made[*slot - given.len()].as_slice(),
             };
             let inputs: Vec<&[u32]> = call.inputs.iter().map(read).collect();
-            match (&call.kernel, &panels[number]) {
+            match (&call.kernel, self.panels(cpu, number)) {
                 (Kernel::Gemm(gemm), Some(panels)) => made.push(gemm.with_panels(cpu, &inputs, panels)),
                 _ => made.extend(call.kernel.on_cpu(cpu, &inputs)?),
             }
@@ -271,20 +284,15 @@ impl Program {
         Ok(slots.iter().enumerate().map(output).collect())
     }
 
-    /// The constant weights of its products, laid out at its first run there.
-    fn panels(&self, cpu: &Cpu) -> &[Option<Panels>] {
-        self.panels.get_or_init(|| {
-            let mut room = MOST_IN_PANELS;
-            let of_call = |call: &Call| {
-                let Kernel::Gemm(gemm) = &call.kernel else {
-                    return None;
-                };
-                let weights = self.constants.get(call.inputs[1])?;
-                room = room.checked_sub(gemm.bytes_of_panels())?;
-                gemm.panels(cpu, weights)
-            };
-            self.plan.calls.iter().map(of_call).collect()
-        })
+    /// The constant weights of a call, laid out at its first run there; none for those that are read as they are, and where time was over
+    /// before all of them lay there.
+    fn panels(&self, cpu: &Cpu, number: usize) -> Option<&Panels> {
+        let (place, call) = (self.panels[number].as_ref()?, &self.plan.calls[number]);
+        if let (Kernel::Gemm(gemm), None) = (&call.kernel, place.get()) {
+            let panels = gemm.panels(cpu, &self.constants[call.inputs[1]])?;
+            return Some(place.get_or_init(|| panels));
+        }
+        place.get()
     }
 }
 

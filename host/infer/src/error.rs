@@ -25,6 +25,16 @@ pub enum InferError {
         /// The field of [`ModelLimits`](crate::ModelLimits).
         limit: &'static str,
     },
+    /// A batch so large that it cannot be told beforehand how much memory a run on it takes.
+    #[error(
+        "a run on {items} items takes memory that cannot be told beforehand, for the sizes of this model do not grow evenly with the batch: give {most} at most"
+    )]
+    Unbounded {
+        /// The items of the batch.
+        items: u32,
+        /// The largest batch whose sizes are known.
+        most: u32,
+    },
     /// The model is written in operators older than those that are read here.
     #[error(
         "the model uses operator set {found}, but {least} is the oldest that can be cut: export it again"
@@ -191,7 +201,7 @@ impl InferError {
             | Self::EmptyDimension { .. }
             | Self::Weight { .. }
             | Self::Rehearsal { .. } => ErrorKind::Invalid,
-            Self::Limit { .. } => ErrorKind::Limit,
+            Self::Limit { .. } | Self::Unbounded { .. } => ErrorKind::Limit,
             Self::Rejected { .. } | Self::Unavailable { .. } | Self::NotOnGpu { .. } => {
                 ErrorKind::Unavailable
             }

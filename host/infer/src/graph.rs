@@ -2,7 +2,8 @@
 //!
 //! [`Graph::read`] takes the bytes of a file within the limits that loading has. What depends on no input (weights, and nodes
 //! that compute from weights only) is no part of the graph: it belongs to the nodes that use it, so that it never crosses a
-//! cut. Types and shapes are those that tract infers, at a batch of one and of two, so that every size is known for any batch.
+//! cut. Types and shapes are those that tract infers, at a batch of one, of two, and of seven, so that every size is known for any
+//! batch; where one does not grow evenly with it, the batch is fixed to one.
 //!
 //! | file | what |
 //! |---|---|
@@ -65,22 +66,6 @@ impl Scaled {
             .saturating_add(self.per_item.saturating_mul(batch.into()))
     }
 
-    /// The largest batch for which it is no more than this.
-    pub(crate) fn most(self, bound: u64) -> u32 {
-        let Some(room) = bound.checked_sub(self.fixed) else {
-            return 0;
-        };
-        let items = room.checked_div(self.per_item).unwrap_or(u64::MAX);
-        u32::try_from(items).unwrap_or(u32::MAX)
-    }
-
-    fn plus(self, other: Self) -> Self {
-        Self {
-            fixed: self.fixed.saturating_add(other.fixed),
-            per_item: self.per_item.saturating_add(other.per_item),
-        }
-    }
-
     fn times(self, factor: u64) -> Self {
         Self {
             fixed: self.fixed.saturating_mul(factor),
@@ -136,7 +121,7 @@ pub struct Node {
 pub struct Edge {
     /// Its name, type and dimensions; the batch is open.
     pub info: TensorInfo,
-    /// Its elements.
+    /// Its elements; no more than an estimate beyond a batch of two where several dimensions grow with it.
     pub elements: Scaled,
     /// The node that makes it; `None` for an input of the model.
     pub from: Option<usize>,
@@ -163,6 +148,7 @@ enum Supply {
 /// A tensor of the file.
 #[derive(Clone, Debug)]
 struct ConstantTensor {
+    name: String,
     body: Bytes,
     /// Elements that count as parameters.
     parameters: u64,
@@ -207,7 +193,8 @@ impl Graph {
         self.operator_set
     }
 
-    /// The name of the dimension that is the batch, which may be empty; `None` when the model fixes it.
+    /// The name of the dimension that is the batch, which may be empty; `None` when the model fixes it, or a size does not grow evenly
+    /// with it.
     pub fn batch(&self) -> Option<&str> {
         self.batch.as_deref()
     }

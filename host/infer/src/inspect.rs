@@ -131,7 +131,9 @@ impl Row {
                 .join(", "),
             parameters: layer.parameters,
             macs: layer.macs.at(batch),
-            bytes: edges.map(|edge| edge.bytes().at(batch)).sum(),
+            bytes: edges
+                .map(|edge| edge.bytes().at(batch))
+                .fold(0, u64::saturating_add),
             is_output: made.iter().any(|edge| graph.edges()[*edge].is_output),
             cut,
         }

@@ -172,8 +172,9 @@ impl Profile {
         let (mut bytes_in, mut bytes_out) =
             (vec![0u64; layers.layers.len()], vec![0u64; layers.layers.len()]);
         for edge in &edges {
-            edge.to.iter().for_each(|to| bytes_in[*to] += edge.bytes);
-            edge.from.iter().for_each(|from| bytes_out[*from] += edge.bytes);
+            let add = |all: &mut u64| *all = all.saturating_add(edge.bytes);
+            edge.to.iter().for_each(|to| add(&mut bytes_in[*to]));
+            edge.from.iter().for_each(|from| add(&mut bytes_out[*from]));
         }
         let profiles = layers.layers.iter().enumerate().map(|(at, layer)| {
             let eight_bit = |node: &usize| {

@@ -108,6 +108,7 @@ impl DeviceModel {
     pub fn prepare(&self, given: Vec<(String, Tensor)>) -> Result<DeviceRun, InferError> {
         let given = inputs::arrange(&self.outline.inputs, given, &self.limits)?;
         inputs::refuse_empty(&self.outline.inputs, &given)?;
+        self.refuse_other_batch(&given)?;
         let first = given.first().map(Tensor::shape);
         let batch = match (self.graph.batch(), first) {
             (Some(_), Some(shape)) => shape.dims().first().copied().unwrap_or(1),
@@ -161,6 +162,20 @@ impl DeviceModel {
         let inputs: Vec<&[u32]> = run.inputs.iter().map(Vec::as_slice).collect();
         let done = device.run(&Work::Program(run.program.clone()), &inputs, within)?;
         self.finish(&run, &done.outputs)
+    }
+
+    /// Refuses another batch than one where the model says that it is open and the graph has fixed it.
+    fn refuse_other_batch(&self, given: &[Tensor]) -> Result<(), InferError> {
+        for (edge, tensor) in self.graph.inputs().iter().zip(given) {
+            let input = &self.graph.edges()[*edge].info;
+            if self.graph.batch().is_none() && !input.accepts(tensor.shape()) {
+                return Err(InferError::Input {
+                    input: input.clone(),
+                    given: format!("{} {}", tensor.element(), tensor.shape()),
+                });
+            }
+        }
+        Ok(())
     }
 
     /// The program for this batch.

@@ -40,12 +40,20 @@ enum Kind {
     Sparse,
     ValueInfo,
     Type,
+    /// A type of another type: sequences of it, or what may be there or not.
+    Container,
+    Map,
     TensorType,
     Shape,
     Dim,
     Function,
     Training,
     Annotation,
+    /// Devices that a model names, and how a node is put onto them.
+    Devices,
+    Placement,
+    Sharding,
+    ShardedDim,
     /// A message of numbers and texts only, or a text.
     Leaf,
 }
@@ -72,19 +80,35 @@ impl Kind {
             (Self::Attribute, 15) => (Self::Type, many),
             (Self::Attribute, 22) => (Self::Sparse, once),
             (Self::ValueInfo, 2) => (Self::Type, once),
-            (Self::Type, 1) => (Self::TensorType, once),
+            (Self::Type, 1 | 8) => (Self::TensorType, once),
+            (Self::Type, 4 | 9) => (Self::Container, once),
+            (Self::Type, 5) => (Self::Map, once),
+            (Self::Container, 1) | (Self::Map, 2) => (Self::Type, once),
             (Self::TensorType, 2) => (Self::Shape, once),
             (Self::Shape, 1) => (Self::Dim, many),
             (Self::Training, 1 | 2) => (Self::Graph, once),
-            (Self::Model, 8 | 14 | 26)
+            (Self::Model, 26) => (Self::Devices, many),
+            (Self::Node, 10) => (Self::Placement, many),
+            (Self::Placement, 2) => (Self::Sharding, many),
+            (Self::Sharding, 4) => (Self::ShardedDim, many),
+            (Self::Model, 8 | 14)
             | (Self::Graph, 16)
             | (Self::Node, 1 | 2 | 9)
+            | (Self::ValueInfo, 4)
+            | (Self::Devices, 3)
+            | (Self::Sharding, 3)
+            | (Self::ShardedDim, 2)
             | (Self::Attribute, 9)
             | (Self::Annotation, 2)
             | (Self::Training, 3 | 4)
             | (Self::Function, 4 | 5 | 6 | 9 | 14) => (Self::Leaf, many),
             _ => return None,
         })
+    }
+
+    /// Whether it may hold, further in, another of its kind.
+    fn nests(self) -> bool {
+        matches!(self, Self::Graph | Self::Container | Self::Map)
     }
 }
 
@@ -96,12 +120,9 @@ struct Screen<'l> {
 }
 
 impl Screen<'_> {
-    /// `depth` is the number of graphs around this message.
+    /// `depth` is the number of graphs, and of types of other types, around this message.
     fn walk(&mut self, kind: Kind, bytes: &[u8], depth: u32) -> Result<(), InferError> {
-        self.entries += 1;
-        InferError::over("entries", self.limits.entries, self.entries, || {
-            "the number of messages".into()
-        })?;
+        self.entry()?;
         match kind {
             Kind::Leaf => return Ok(()),
             Kind::Tensor => return self.tensor(bytes),
@@ -110,9 +131,11 @@ impl Screen<'_> {
                     "it has sparse tensors, which no back-end here takes",
                 ));
             }
-            Kind::Graph => InferError::over("depth", self.limits.depth.into(), depth.into(), || {
-                "the depth of graphs within graphs".into()
-            })?,
+            kind if kind.nests() => {
+                InferError::over("depth", self.limits.depth.into(), depth.into(), || {
+                    "the depth of graphs and types within each other".into()
+                })?
+            }
             Kind::Node => {
                 self.nodes += 1;
                 InferError::over("nodes", self.limits.nodes, self.nodes, || {
@@ -121,7 +144,7 @@ impl Screen<'_> {
             }
             _ => {}
         }
-        let depth = depth + u32::from(kind == Kind::Graph);
+        let depth = depth + u32::from(kind.nests());
         let mut seen = 0u32;
         for field in Fields(bytes) {
             let (field, value) = field?;
@@ -143,6 +166,13 @@ impl Screen<'_> {
             }
         }
         Ok(())
+    }
+
+    fn entry(&mut self) -> Result<(), InferError> {
+        self.entries += 1;
+        InferError::over("entries", self.limits.entries, self.entries, || {
+            "the number of messages".into()
+        })
     }
 
     fn constant(&mut self, bytes: u64) -> Result<(), InferError> {
@@ -169,7 +199,7 @@ impl Screen<'_> {
                 4 => typed += value.count_fixed(4),
                 5 | 7 | 11 => typed += value.count_varints(),
                 6 => {
-                    self.entries += 1;
+                    self.entry()?;
                     typed += 1;
                 }
                 8 => name = value.text()?,
@@ -177,6 +207,7 @@ impl Screen<'_> {
                 9 => raw = Some(value.bytes()?.len() as u64),
                 10 => typed += value.count_fixed(8),
                 13 => external = true,
+                16 => self.entry()?,
                 14 => external |= value.varint()? != 0,
                 _ => {}
             }

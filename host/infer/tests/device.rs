@@ -254,6 +254,48 @@ fn an_operator_without_a_kernel_is_refused_by_its_name() {
     refused(&digits("digits-l-int8"), "uantizeLinear`");
 }
 
+/// A part of the batch has as many rows as it says, or it is refused: none is one of the whole.
+#[test]
+fn a_part_of_the_batch_is_never_taken_for_the_whole() {
+    let rows = |rows: u32| drawn(&[rows, 4], u64::from(rows));
+    let part = |end: i64, step: i64, axis: i64, columns: i64| {
+        model(&[
+            node("Slice", &["x", "begin", "end", "axis", "step"], &["y"], &[]),
+            batched(11, "x", &[4]),
+            batched(12, "y", &[columns]),
+            whole("begin", &[0]),
+            whole("end", &[end]),
+            whole("axis", &[axis]),
+            whole("step", &[step]),
+        ])
+    };
+    let refused = |file: &[u8], x: Tensor| {
+        let ran = read(file).and_then(|model| model.run(&mut Cpu::new(1), vec![("x".into(), x)], MOST));
+        ran.expect_err("it ran")
+    };
+    for (end, step) in [(2, 1), (i64::MAX, 2)] {
+        let file = part(end, step, 0, 4);
+        agrees(&mut devices(), &file, "x", &[rows(1)], 0.0);
+        let error = refused(&file, rows(5));
+        assert!(error.to_string().contains("takes x f32 [1, 4]"), "{error}");
+    }
+    // Longer than what any look at it shows.
+    let file = part(100, 1, 0, 4);
+    agrees(&mut devices(), &file, "x", &[rows(1), rows(5), rows(100)], 0.0);
+    let error = refused(&file, rows(101));
+    assert!(matches!(error, InferError::NotOnGpu { .. }), "{error}");
+    agrees(&mut devices(), &part(3, 2, 1, 2), "x", &[rows(1), rows(5)], 0.0);
+    // One row in each part at a batch of one, of two, and of seven.
+    let parts = ["y", "b", "c", "d", "e", "f", "g"];
+    let file = model(&[
+        node("Split", &["x"], &parts, &[]),
+        batched(11, "x", &[4]),
+        batched(12, "y", &[4]),
+    ]);
+    let error = refused(&file, rows(14));
+    assert!(matches!(error, InferError::NotOnGpu { .. }), "{error}");
+}
+
 #[test]
 fn inputs_that_do_not_fit_are_named() {
     let model = read(&digits("digits-s")).unwrap();

@@ -305,6 +305,101 @@ fn where_an_operator_is_unknown_the_file_is_believed() {
     assert_eq!(fragments[1].inputs[0].to_string(), "z f32 [5]");
 }
 
+/// A part of the batch: `x[begin:end:step]`.
+fn part(begin: i64, end: i64, step: i64) -> Vec<u8> {
+    model(&[
+        node("Slice", &["x", "begin", "end", "axis", "step"], &["y"], &[]),
+        batched(11, "x", &[4]),
+        batched(12, "y", &[4]),
+        whole("begin", &[begin]),
+        whole("end", &[end]),
+        whole("axis", &[0]),
+        whole("step", &[step]),
+    ])
+}
+
+#[test]
+fn a_batch_with_which_a_size_does_not_grow_evenly_is_one() {
+    for (begin, end, step) in [(0, 2, 1), (0, i64::MAX, 2), (0, -1, 1), (0, 6, 1)] {
+        let graph = read(&part(begin, end, step)).unwrap();
+        let infos: Vec<String> = graph.edges().iter().map(|edge| edge.info.to_string()).collect();
+        let rows = usize::from(end != -1);
+        assert_eq!(graph.batch(), None, "{begin} {end} {step}");
+        assert_eq!(infos, ["x f32 [1, 4]".to_owned(), format!("y f32 [{rows}, 4]")]);
+    }
+    let graph = read(&part(0, 1, 1)).unwrap();
+    assert_eq!(graph.batch(), Some("N"));
+    assert_eq!(graph.edges()[1].info.to_string(), "y f32 [1, 4]");
+    // Both dimensions of `x xᵀ` are the batch.
+    let square = model(&[
+        node("Transpose", &["x"], &["t"], &[]),
+        node("MatMul", &["x", "t"], &["y"], &[]),
+        batched(11, "x", &[4]),
+        batched(12, "y", &[4]),
+    ]);
+    let graph = read(&square).unwrap();
+    assert_eq!(graph.batch(), Some("N"));
+    assert_eq!(graph.edges()[2].info.to_string(), "y f32 [N, N]");
+}
+
+/// Each of 300 nodes needs all of a chain of 300 constants.
+#[test]
+fn constants_that_many_nodes_need_are_counted_within_a_bound() {
+    let names = |of: &str| -> Vec<String> { (0..=300).map(|at| format!("{of}{at}")).collect() };
+    let (constants, sums) = (names("c"), names("x"));
+    let mut graph: Vec<Vec<u8>> = constants
+        .windows(2)
+        .map(|pair| node("Neg", &[&pair[0]], &[&pair[1]], &[]))
+        .collect();
+    graph.extend(
+        sums.windows(2)
+            .map(|pair| node("Add", &[&pair[0], "c300"], &[&pair[1]], &[])),
+    );
+    graph.extend([
+        number("c0", 1.0),
+        value(11, "x0", 1, &[2]),
+        value(12, "x300", 1, &[2]),
+    ]);
+    let read = |entries| {
+        let limits = ModelLimits {
+            entries,
+            ..ModelLimits::default()
+        };
+        Graph::read(model(&graph), &limits)
+    };
+    assert!(read(5000).is_ok());
+    let refused = read(4000).unwrap_err().to_string();
+    assert!(refused.contains("counted at every node"), "{refused}");
+}
+
+/// Sizes that no memory holds, which nobody but the file knows: of constants, recurrent weights and what is made of an input.
+#[test]
+fn sizes_that_a_file_only_claims_overflow_nothing() {
+    let most = [i64::from(u32::MAX); 8];
+    let claim = |field, name| value(field, name, 1, &most);
+    let file = model(&[
+        node("Telepathy", &[], &["c"], &[]),
+        node("Telepathy", &[], &["d"], &[]),
+        node("Telepathy", &["x", "c"], &["w"], &[]),
+        node("Telepathy", &["x", "d"], &["r"], &[]),
+        node("LSTM", &["w", "w", "r"], &["s"], &[]),
+        node("Telepathy", &["s", "c", "d"], &["y", "z"], &[]),
+        value(11, "x", 1, &[2]),
+        claim(13, "c"),
+        claim(13, "d"),
+        claim(13, "w"),
+        claim(13, "r"),
+        claim(13, "s"),
+        claim(12, "y"),
+        claim(12, "z"),
+    ]);
+    let graph = read(&file).unwrap();
+    assert_eq!((graph.parameters(), graph.macs().at(7)), (u64::MAX, u64::MAX));
+    let shown = Inspection::new(&graph, 7);
+    assert_eq!(shown.rows.last().unwrap().bytes, u64::MAX);
+    assert!(!shown.to_svg().is_empty());
+}
+
 #[test]
 fn a_model_is_shown_as_a_table_and_a_drawing() {
     let graph = read(&digits("digits-l")).unwrap();

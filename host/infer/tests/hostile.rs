@@ -219,6 +219,19 @@ fn nesting_is_bounded() {
     }
     refused(&model(&[graph]), ErrorKind::Limit, "`depth`");
 
+    // Sequences of sequences: deep enough to end a walk without a bound with the stack.
+    let mut type_of = sub(1, num(1, 1));
+    for _ in 0..20_000 {
+        type_of = sub(4, sub(1, type_of));
+    }
+    let sequence = model(&[
+        node("Relu", &["x"], &["y"], &[]),
+        value(11, "x", 1, &[2]),
+        value(12, "y", 1, &[2]),
+        sub(13, [sub(1, "z"), sub(2, type_of)].concat()),
+    ]);
+    refused(&sequence, ErrorKind::Limit, "`depth`");
+
     // A dimension written as an expression ten thousand brackets deep is a name to us.
     let deep = format!("{}N{}", "(".repeat(10_000), ")".repeat(10_000));
     let shape = sub(1, sub(2, deep));
@@ -247,6 +260,38 @@ fn a_long_chain_is_only_long() {
     assert!(load(&model(&graph)).is_ok());
 }
 
+/// A model that says something of itself so often, in each place where it may.
+fn repeated(times: usize) -> Vec<Vec<u8>> {
+    let said = |field| sub(field, []).repeat(times);
+    let relu = |more: Vec<u8>| sub(1, [sub(1, "x"), sub(2, "y"), sub(4, "Relu"), more].concat());
+    let plain = || relu(Vec::new());
+    let (x, y) = (value(11, "x", 1, &[2]), value(12, "y", 1, &[2]));
+    let with = |node: Vec<u8>, more: Vec<u8>| model(&[node, more, x.clone(), y.clone()]);
+    let typed = |body: Vec<u8>| sub(13, [sub(1, "z"), sub(2, body)].concat());
+    let shape = || sub(2, said(1));
+    let tensor = sub(1, shape());
+    vec![
+        // Metadata of a tensor, and of a value.
+        with(plain(), sub(5, [tensor_of_nothing(), said(16)].concat())),
+        with(plain(), sub(13, [sub(1, "z"), said(4)].concat())),
+        // Dimensions of a sequence, a map, a sparse tensor, and of what may be there.
+        with(plain(), typed(sub(4, sub(1, &tensor)))),
+        with(plain(), typed(sub(5, [num(1, 7), sub(2, &tensor)].concat()))),
+        with(plain(), typed(sub(8, shape()))),
+        with(plain(), typed(sub(9, sub(1, &tensor)))),
+        // Devices of a node, with what is split over them, and those of the model.
+        with(relu(said(10)), Vec::new()),
+        with(relu(sub(10, said(2))), Vec::new()),
+        with(relu(sub(10, sub(2, said(3)))), Vec::new()),
+        with(relu(sub(10, sub(2, sub(4, said(2))))), Vec::new()),
+        [with(plain(), Vec::new()), sub(26, said(3))].concat(),
+    ]
+}
+
+fn tensor_of_nothing() -> Vec<u8> {
+    tensor("w", 1, &[0], &[])
+}
+
 #[test]
 fn counts_are_bounded_before_anything_is_built() {
     let many: Vec<u8> = sub(1, []).repeat(200_000);
@@ -254,6 +299,12 @@ fn counts_are_bounded_before_anything_is_built() {
     // Two bytes each in the file, hundreds once decoded.
     let names = sub(1, sub(1, []).repeat(600_000));
     refused(&model(&[names]), ErrorKind::Limit, "`entries`");
+    for many in repeated(600_000) {
+        refused(&many, ErrorKind::Limit, "`entries`");
+    }
+    for few in repeated(2) {
+        assert!(load(&few).is_ok());
+    }
     let options = LoadOptions {
         limits: ModelLimits {
             model: ByteSize(10),

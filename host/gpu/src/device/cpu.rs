@@ -1,5 +1,6 @@
 use super::{Api, Class, Device, DeviceInfo, Done, Work};
 use crate::error::GpuError;
+use crate::kernel::Words;
 use pulp::Arch;
 use rayon::prelude::*;
 use rayon::{ThreadPool, ThreadPoolBuilder};
@@ -36,13 +37,16 @@ impl Cpu {
                 .ok()
         };
         let arch = Arch::new();
+        // Behind the level stand all instructions that it has.
+        let level = format!("{arch:?}").to_lowercase();
+        let level = level.split('(').next().unwrap_or_default();
         Self {
             info: DeviceInfo {
                 id: "cpu".into(),
                 api: Api::Cpu,
                 class: Class::Processor,
                 name: name().unwrap_or_else(|| std::env::consts::ARCH.into()),
-                driver: format!("{threads} threads, {arch:?}").to_lowercase(),
+                driver: format!("{threads} threads, {level}"),
                 most_buffer: u64::MAX,
                 most_threads: 1,
                 most_shared: 0,
@@ -81,6 +85,16 @@ impl Cpu {
                 pool.install(|| all.par_chunks_mut(width * rows).enumerate().for_each(task));
             }
             _ => all.chunks_mut(width * rows).enumerate().for_each(task),
+        }
+    }
+
+    fn outputs(&self, work: &Work, inputs: &[&[u32]]) -> Result<Vec<Words>, GpuError> {
+        match work {
+            Work::Kernel(kernel) => kernel.on_cpu(self, inputs),
+            Work::Program(program) => program.on_cpu(self, inputs),
+            Work::Shader(_) => Err(GpuError::Absent(
+                "a shader of one's own needs a GPU, and this device is the processor".into(),
+            )),
         }
     }
 
@@ -128,16 +142,12 @@ impl Device for Cpu {
     fn run(&mut self, work: &Work, inputs: &[&[u32]], within: Duration) -> Result<Done, GpuError> {
         let start = Instant::now();
         self.end = start.checked_add(within);
-        let outputs = match work {
-            Work::Kernel(kernel) => kernel.on_cpu(self, inputs)?,
-            Work::Program(program) => program.on_cpu(self, inputs)?,
-            Work::Shader(_) => {
-                return Err(GpuError::Absent(
-                    "a shader of one's own needs a GPU, and this device is the processor".into(),
-                ));
-            }
-        };
-        match self.is_late() {
+        let outputs = self.outputs(work, inputs);
+        let is_late = self.is_late();
+        // What else it is used for is not cut off by the time of this work.
+        self.end = None;
+        let outputs = outputs?;
+        match is_late {
             true => Err(GpuError::Deadline(within)),
             false => Ok(Done::since(start, outputs)),
         }

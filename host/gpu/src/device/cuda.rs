@@ -123,7 +123,7 @@ impl Cuda {
         let ordinal = id.strip_prefix(NAME).and_then(|number| number.parse().ok());
         let ordinal: usize = ordinal.ok_or_else(none)?;
         let tile = Tile::for_device(&info);
-        guarded(|| {
+        let opened = guarded(|| {
             let mut driver = Driver::open(ordinal)?;
             // A compiler that is newer than the driver makes what that does not take: it is told now, and not by the first work.
             let least = Kernel::Map(Map {
@@ -140,6 +140,11 @@ impl Cuda {
                 tile,
                 own_products: false,
             })
+        });
+        // It has no memory for anybody: what may run elsewhere does.
+        opened.map_err(|error| match error {
+            GpuError::Exhausted => GpuError::Lost("it has no memory left".into()),
+            other => other,
         })
     }
 
@@ -228,6 +233,17 @@ impl Cuda {
         self.driver.wait(within)?;
         self.outputs(&prepared)
     }
+
+    fn run_once(&mut self, work: &Work, inputs: &[&[u32]], within: Duration) -> Result<Vec<Words>, GpuError> {
+        match work {
+            Work::Kernel(kernel) => self.run_kernel(kernel, inputs, within),
+            Work::Program(program) => self.run_program(program, inputs, within),
+            Work::Shader(_) => Err(GpuError::Absent(format!(
+                "a shader of one's own is WGSL, which {} does not take: it needs a device of Vulkan, Metal, Direct3D 12 or OpenGL",
+                self.info.id
+            ))),
+        }
+    }
 }
 
 impl Device for Cuda {
@@ -240,16 +256,7 @@ impl Device for Cuda {
     }
 
     fn run(&mut self, work: &Work, inputs: &[&[u32]], within: Duration) -> Result<Done, GpuError> {
-        let start = Instant::now();
-        let outputs = guarded(|| match work {
-            Work::Kernel(kernel) => self.run_kernel(kernel, inputs, within),
-            Work::Program(program) => self.run_program(program, inputs, within),
-            Work::Shader(_) => Err(GpuError::Absent(format!(
-                "a shader of one's own is WGSL, which {} does not take: it needs a device of Vulkan, Metal, Direct3D 12 or OpenGL",
-                self.info.id
-            ))),
-        })?;
-        Ok(Done::since(start, outputs))
+        guarded(|| self.with_room(within, |device, within| device.run_once(work, inputs, within)))
     }
 
     fn run_kept(
@@ -259,9 +266,11 @@ impl Device for Cuda {
         within: Duration,
     ) -> Option<Result<Done, GpuError>> {
         let start = Instant::now();
-        let outputs = guarded(|| Ok(self.run_again(program, inputs, within)));
-        let outputs = outputs.unwrap_or_else(|error| Some(Err(error)))?;
-        Some(outputs.map(|outputs| Done::since(start, outputs)))
+        let done = guarded(|| {
+            let outputs = self.run_again(program, inputs, within);
+            Ok(outputs.and_then(|outputs| self.kept_with_room(start, outputs)))
+        });
+        done.unwrap_or_else(|error| Some(Err(error)))
     }
 }
 

@@ -190,14 +190,6 @@ impl Wgpu {
         }
     }
 
-    /// Gives back what is only kept for later: free buffers, and the programs of all tenants.
-    fn let_go(&mut self) {
-        self.pool = Pool::default();
-        self.programs.clear();
-        // What nobody holds any more is given back to the driver when it is polled.
-        let _ = self.device.poll(PollType::Poll);
-    }
-
     fn finish(&mut self, prepared: Prepared, within: Duration) -> Result<Vec<Words>, GpuError> {
         let took = self.repeat(&prepared, 1, within)?;
         let outputs = self.read(&prepared, within.saturating_sub(took));
@@ -270,15 +262,7 @@ impl Device for Wgpu {
     }
 
     fn run(&mut self, work: &Work, inputs: &[&[u32]], within: Duration) -> Result<Done, GpuError> {
-        let start = Instant::now();
-        let outputs = match self.run_once(work, inputs, within) {
-            Err(GpuError::Exhausted) => {
-                self.let_go();
-                self.run_once(work, inputs, within.saturating_sub(start.elapsed()))
-            }
-            outputs => outputs,
-        };
-        Ok(Done::since(start, outputs?))
+        self.with_room(within, |device, within| device.run_once(work, inputs, within))
     }
 
     fn run_kept(
@@ -289,12 +273,7 @@ impl Device for Wgpu {
     ) -> Option<Result<Done, GpuError>> {
         let start = Instant::now();
         let outputs = self.run_again(program, inputs, within)?;
-        if outputs == Err(GpuError::Exhausted) {
-            // It is sent once more, and finds room then.
-            self.let_go();
-            return None;
-        }
-        Some(outputs.map(|outputs| Done::since(start, outputs)))
+        self.kept_with_room(start, outputs)
     }
 }
 

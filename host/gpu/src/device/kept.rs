@@ -1,5 +1,6 @@
 //! What a device in this process keeps of programs for their next runs.
 
+use super::Done;
 use crate::error::GpuError;
 use crate::kernel::Words;
 use crate::program::Program;
@@ -27,6 +28,39 @@ pub(super) trait RunPrograms {
         inputs: &[&[u32]],
         within: Duration,
     ) -> Result<Vec<Words>, GpuError>;
+
+    /// Gives back what is only kept for later: the programs of all tenants, and whatever else.
+    fn let_go(&mut self);
+
+    /// Does some work, and once more where the device had no memory left for it before it let go of what it only keeps.
+    fn with_room(
+        &mut self,
+        within: Duration,
+        work: impl Fn(&mut Self, Duration) -> Result<Vec<Words>, GpuError>,
+    ) -> Result<Done, GpuError> {
+        let start = Instant::now();
+        let outputs = match work(self, within) {
+            Err(GpuError::Exhausted) => {
+                self.let_go();
+                work(self, within.saturating_sub(start.elapsed()))
+            }
+            outputs => outputs,
+        };
+        Ok(Done::since(start, outputs?))
+    }
+
+    /// What a run of a program that was kept gave. Where it found no memory it counts as not kept: it is sent once more, and finds room then.
+    fn kept_with_room(
+        &mut self,
+        start: Instant,
+        outputs: Result<Vec<Words>, GpuError>,
+    ) -> Option<Result<Done, GpuError>> {
+        if outputs == Err(GpuError::Exhausted) {
+            self.let_go();
+            return None;
+        }
+        Some(outputs.map(|outputs| Done::since(start, outputs)))
+    }
 
     /// What was made of the program before is used again, where it is still there.
     fn run_program(
@@ -156,6 +190,50 @@ mod tests {
 
     fn id(name: &str) -> Digest {
         Digest::of(name.as_bytes())
+    }
+
+    /// A device that has memory for what it keeps or for its work, but not for both.
+    struct Full(Kept<()>);
+
+    impl RunPrograms for Full {
+        type Ready = ();
+
+        fn programs(&mut self) -> &mut Kept<()> {
+            &mut self.0
+        }
+
+        fn let_go(&mut self) {
+            self.0.clear();
+        }
+
+        fn make_ready(&mut self, _: &Program) -> Result<(), GpuError> {
+            Ok(())
+        }
+
+        fn run_ready(&mut self, (): &mut (), _: &[&[u32]], _: Duration) -> Result<Vec<Words>, GpuError> {
+            Ok(Vec::new())
+        }
+    }
+
+    #[test]
+    fn what_is_kept_gives_way_to_work_that_finds_no_memory() {
+        let mut device = Full(Kept::new(10));
+        let work = |device: &mut Full, _: Duration| match device.0.bytes() {
+            0 => Ok(vec![vec![1]]),
+            _ => Err(GpuError::Exhausted),
+        };
+        for _ in 0..2 {
+            device.0.put(id("a"), 4, ());
+            let done = device.with_room(Duration::from_secs(1), work).unwrap();
+            assert_eq!(done.outputs, [[1]]);
+        }
+        device.0.put(id("a"), 4, ());
+        let outputs = work(&mut device, Duration::ZERO);
+        assert_eq!(device.kept_with_room(Instant::now(), outputs), None);
+        assert_eq!(device.0.bytes(), 0);
+        let never = |_: &mut Full, _: Duration| Err(GpuError::Exhausted);
+        let refused = device.with_room(Duration::from_secs(1), never);
+        assert_eq!(refused, Err(GpuError::Exhausted));
     }
 
     #[test]

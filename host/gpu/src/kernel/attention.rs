@@ -35,6 +35,9 @@ const MOST_WIDTH: u32 = 256;
 /// Threads of a workgroup, and the keys that it takes at a time.
 const BLOCK: u32 = 64;
 
+/// Keys between two looks at the time of the processor: some milliseconds.
+const KEYS: usize = 4096;
+
 /// A workgroup is one query of one head.
 const MOST_WORKGROUPS: u32 = 65_535;
 
@@ -144,7 +147,10 @@ impl Describe for Attention {
                 let keys = keys[head * of_head..][..seen].chunks(width);
                 let values = values[head * of_head..][..seen].chunks(width);
                 let (mut largest, mut total) = (f32::MIN, 0.0);
-                for (key, value) in keys.zip(values) {
+                for (number, (key, value)) in keys.zip(values).enumerate() {
+                    if number % KEYS == 0 && cpu.is_late() {
+                        return;
+                    }
                     let score = scale * query.iter().zip(key).map(|(query, key)| query * key).sum::<f32>();
                     if score > largest {
                         let shrink = (largest - score).exp();

@@ -273,9 +273,9 @@ impl Describe for Gemm {
 const MOST_WIDENED: usize = 1 << 20;
 
 impl Gemm {
-    /// `B` as the processor reads it, for many products with it; nothing for half precision, which is widened in each.
+    /// `B` of single precision as the processor reads it, for many products with it; none where time was over before it was laid out.
     pub(crate) fn panels(&self, cpu: &Cpu, b: &[u32]) -> Option<Panels> {
-        (!self.half).then(|| Panels::new(cpu, self.view_of_b(floats(b))))
+        Panels::new(cpu, self.view_of_b(floats(b)))
     }
 
     /// Bytes of `B` when it is laid out.

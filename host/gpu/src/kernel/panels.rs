@@ -29,8 +29,8 @@ struct Piece<'a> {
 }
 
 impl Panels {
-    /// Lays a matrix out.
-    pub(crate) fn new(cpu: &Cpu, b: ArrayView2<'_, f32>) -> Self {
+    /// Lays a matrix out; none where time was over before all of it lay there.
+    pub(crate) fn new(cpu: &Cpu, b: ArrayView2<'_, f32>) -> Option<Self> {
         let (k, n) = b.dim();
         let mut elements = vec![0.0; n.div_ceil(WIDTH) * k * WIDTH];
         cpu.rows(&mut elements, k * WIDTH, |panel, into| {
@@ -39,7 +39,7 @@ impl Panels {
             let mut into = view_mut(into, k, WIDTH);
             into.slice_mut(s![.., ..from.ncols()]).assign(&from);
         });
-        Self { k, n, elements }
+        (!cpu.is_late()).then_some(Self { k, n, elements })
     }
 
     /// Bytes of a matrix of these sizes when it is laid out.
@@ -154,7 +154,7 @@ mod tests {
                     view(&b, k as u32, n as u32, n as u32),
                 );
                 let expected = a.dot(&b);
-                let panels = Panels::new(&cpu, b);
+                let panels = Panels::new(&cpu, b).unwrap();
                 let mut c = vec![f32::NAN; m * n];
                 panels.multiply(&cpu, a, view_mut(&mut c, m, n));
                 assert_eq!(view(&c, m as u32, n as u32, n as u32), expected, "{m} {k} {n}");
@@ -170,7 +170,7 @@ mod tests {
         let cpu = Cpu::new(1);
         for (m, n, wanted) in [(1, 4096, 8), (1000, 3, 8), (64, 64, 1), (777, 555, 16), (5, 5, 8)] {
             let b = vec![0.0; n];
-            let panels = Panels::new(&cpu, view(&b, 1, n as u32, n as u32));
+            let panels = Panels::new(&cpu, view(&b, 1, n as u32, n as u32)).unwrap();
             let mut c = vec![0.0; m * n];
             let mut pieces = panels.pieces(wanted, view_mut(&mut c, m, n));
             let most = m.div_ceil(ROWS) * n.div_ceil(WIDTH);

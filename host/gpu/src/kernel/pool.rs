@@ -49,6 +49,9 @@ pub enum Window {
     Mean,
 }
 
+/// Pixels between two looks at the time: some milliseconds.
+const PIECE: u64 = 1 << 20;
+
 impl Pool {
     /// Rows of the result.
     pub const fn out_height(&self) -> u32 {
@@ -94,11 +97,17 @@ impl Pool {
         }
     }
 
-    /// The number at one place of the result.
-    fn at(&self, image: &[f32], (plane, row, column): (usize, usize, usize)) -> f64 {
+    const fn taps(&self) -> u64 {
+        self.kernel_height as u64 * self.kernel_width as u64
+    }
+
+    /// The number at one place of the result; of no use where time is over meanwhile.
+    fn at(&self, cpu: &Cpu, image: &[f32], (plane, row, column): (usize, usize, usize)) -> f64 {
         let (rows, columns) = self.lines();
         let columns = columns.pixels(column);
-        let values = rows.pixels(row).flat_map(|row| {
+        let takes_long = self.taps() > PIECE;
+        let in_time = rows.pixels(row).take_while(|_| !(takes_long && cpu.is_late()));
+        let values = in_time.flat_map(|row| {
             let line = (plane * self.height as usize + row) * self.width as usize;
             columns.clone().map(move |column| f64::from(image[line + column]))
         });
@@ -125,7 +134,7 @@ impl Describe for Pool {
             &[],
         )?;
         let must = |field, value: u32, must: &str| Err(GpuError::kernel("pool", field, value as usize, must));
-        if u64::from(self.kernel_height) * u64::from(self.kernel_width) > MOST_WORDS {
+        if self.taps() > MOST_WORDS {
             return must(
                 "kernel-width",
                 self.kernel_width,
@@ -188,12 +197,16 @@ impl Describe for Pool {
     fn on_cpu(&self, cpu: &Cpu, inputs: &[&[u32]], outputs: &mut [Words]) {
         let image = floats(inputs[0]);
         let rows = self.out_height() as usize;
+        let windows = (PIECE / self.taps()).max(1) as usize;
         cpu.rows(
             floats_mut(&mut outputs[0]),
             self.out_width() as usize,
             |number, results| {
                 for (column, result) in results.iter_mut().enumerate() {
-                    *result = self.at(image, (number / rows, number % rows, column)) as f32;
+                    if column % windows == 0 && cpu.is_late() {
+                        return;
+                    }
+                    *result = self.at(cpu, image, (number / rows, number % rows, column)) as f32;
                 }
             },
         );
@@ -225,6 +238,6 @@ impl Describe for Pool {
     }
 
     fn operations(&self) -> u64 {
-        self.results() * u64::from(self.kernel_height) * u64::from(self.kernel_width)
+        self.results() * self.taps()
     }
 }

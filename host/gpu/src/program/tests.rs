@@ -55,6 +55,45 @@ fn what_one_kernel_makes_the_next_reads() {
     assert!(matches!(run(&program, &[0.0; 3]), Err(GpuError::Kernel { .. })));
 }
 
+/// Whatever its first runs had not enough time for, they leave no weights behind that are laid out in part.
+#[test]
+fn a_run_that_was_cut_off_changes_nothing_for_the_next() {
+    let side = 1024u32;
+    let square = (side * side) as usize;
+    let gemm = |rows| {
+        Kernel::Gemm(Gemm {
+            m: rows,
+            n: side,
+            k: side,
+            ..Gemm::default()
+        })
+    };
+    let plan = Plan {
+        constants: vec![square],
+        inputs: vec![9 * side as usize],
+        calls: vec![call(gemm(9), &[1, 0]), call(gemm(9), &[2, 0])],
+        outputs: vec![3],
+    };
+    // Small whole numbers: their sums are exact in any order.
+    let numbers =
+        |count: usize, below| f32_words(&(0..count).map(|i| (i % below) as f32).collect::<Vec<_>>());
+    let program = || Arc::new(Program::new(plan.clone(), vec![numbers(square, 2)]).unwrap());
+    let input = numbers(9 * side as usize, 7);
+    let run = |cpu: &mut Cpu, program: &Arc<Program>, within: Duration| {
+        let done = cpu.run(&Work::Program(program.clone()), &[&input], within)?;
+        Ok::<_, GpuError>(done.outputs)
+    };
+    let long = Duration::from_secs(60);
+    let expected = run(&mut Cpu::new(1), &program(), long).unwrap();
+    let (cut_off, mut cpu) = (program(), Cpu::new(2));
+    for micros in [0, 50, 200, 500, 1000, 2000] {
+        // It may be done all the same.
+        let _ = run(&mut cpu, &cut_off, Duration::from_micros(micros));
+        assert!(!cpu.is_late());
+    }
+    assert_eq!(run(&mut cpu, &cut_off, long).unwrap(), expected);
+}
+
 #[test]
 fn programs_are_told_apart_by_what_they_do_and_by_their_constants() {
     let program = |plan: Plan, number: f32| Program::new(plan, vec![f32_words(&[number; 4])]).unwrap();

@@ -146,7 +146,8 @@ fn count(node: &RawNode<'_>, known: &Known<'_>, of: fn(&Fact) -> &[u32]) -> Opti
         }
         // [steps, batch, inputs]; each weight of the cell is used once a step.
         "LSTM" | "GRU" | "RNN" => {
-            product(input(0)?.get(..2)?).saturating_mul(product(input(1)?) + product(input(2)?))
+            let weights = product(input(1)?).saturating_add(product(input(2)?));
+            product(input(0)?.get(..2)?).saturating_mul(weights)
         }
         _ => return None,
     })

@@ -351,15 +351,19 @@ pub(super) struct Supplies {
 }
 
 impl Supplies {
+    pub(super) fn count(&self) -> u64 {
+        (self.tensors.len() + self.nodes.len()) as u64
+    }
+
     pub(super) fn parameters(&self, graph: &Graph) -> u64 {
         let tensors = self.tensors.iter().map(|at| graph.tensors[*at].parameters);
         let nodes = self.nodes.iter().map(|at| graph.constant_nodes[*at].parameters);
-        tensors.chain(nodes).sum()
+        tensors.chain(nodes).fold(0, u64::saturating_add)
     }
 
     pub(super) fn bytes(&self, graph: &Graph) -> u64 {
         let tensors = self.tensors.iter().map(|at| graph.tensors[*at].bytes);
         let nodes = self.nodes.iter().map(|at| graph.constant_nodes[*at].bytes);
-        tensors.chain(nodes).sum()
+        tensors.chain(nodes).fold(0, u64::saturating_add)
     }
 }

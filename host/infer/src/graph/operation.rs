@@ -1,7 +1,7 @@
 //! A node as an operator with its arguments in their places: what a translation into something else than ONNX reads.
 
 use super::raw::RawNode;
-use super::{Graph, Node, Supply};
+use super::{Graph, Supply};
 use crate::InferError;
 use crate::screen::only;
 use crate::wire::{Fields, Value};
@@ -68,6 +68,21 @@ impl<'g> Attribute<'g> {
 }
 
 impl<'g> Operation<'g> {
+    /// A node that takes these by their names. What it takes beside them is computed.
+    fn read(node: &'g [u8], known: &HashMap<&str, Operand<'g>>) -> Result<Self, InferError> {
+        let raw = RawNode::read(node)?;
+        let operand = |name: &&str| match *name {
+            "" => Operand::Absent,
+            name => known.get(name).copied().unwrap_or(Operand::Computed),
+        };
+        Ok(Self {
+            op: operator(node, raw.op)?,
+            name: raw.name,
+            inputs: raw.inputs.iter().map(operand).collect(),
+            attributes: Attribute::all(node)?,
+        })
+    }
+
     /// A whole number that it is set to.
     pub(crate) fn int(&self, name: &str, or: i64) -> i64 {
         let numbers = self.ints(name);
@@ -101,14 +116,12 @@ impl Graph {
     /// A node of the graph, with what it takes in its places.
     pub(crate) fn operation(&self, at: usize) -> Result<Operation<'_>, InferError> {
         let node = &self.nodes[at];
-        let raw = RawNode::read(&node.body)?;
-        let inputs = raw.inputs.iter().map(|name| self.operand(node, name));
-        Ok(Operation {
-            op: operator(&node.body, raw.op)?,
-            name: raw.name,
-            inputs: inputs.collect::<Result<_, _>>()?,
-            attributes: Attribute::all(&node.body)?,
-        })
+        let mut known = self.constants_of(&node.constants)?;
+        known.extend(
+            self.named(&node.inputs)
+                .map(|(name, edge)| (name, Operand::Edge(edge))),
+        );
+        Operation::read(&node.body, &known)
     }
 
     /// The operator of constants whose first output a node takes in this place; none where nothing computes what it takes there.
@@ -126,16 +139,7 @@ impl Graph {
             if raw.outputs.is_empty() || raw.outputs.first() != taken.inputs.get(place) {
                 continue;
             }
-            let inputs = raw
-                .inputs
-                .iter()
-                .map(|name| self.constant_operand(&maker.uses, name));
-            return Ok(Some(Operation {
-                op: operator(&maker.body, raw.op)?,
-                name: raw.name,
-                inputs: inputs.collect::<Result<_, _>>()?,
-                attributes: Attribute::all(&maker.body)?,
-            }));
+            return Operation::read(&maker.body, &self.constants_of(&maker.uses)?).map(Some);
         }
         Ok(None)
     }
@@ -144,11 +148,8 @@ impl Graph {
     pub(crate) fn outputs_of(&self, at: usize) -> Result<Vec<Option<usize>>, InferError> {
         let node = &self.nodes[at];
         let raw = RawNode::read(&node.body)?;
-        let edge = |name: &&str| {
-            let mut edges = node.outputs.iter().copied();
-            edges.find(|edge| self.edges[*edge].info.name == **name)
-        };
-        Ok(raw.outputs.iter().map(edge).collect())
+        let used: HashMap<&str, usize> = self.named(&node.outputs).collect();
+        Ok(raw.outputs.iter().map(|name| used.get(name).copied()).collect())
     }
 
     /// The sizes of an edge at this batch; none where more than one of them is open.
@@ -172,32 +173,27 @@ impl Graph {
         Some(dims)
     }
 
-    fn operand<'g>(&'g self, node: &'g Node, name: &str) -> Result<Operand<'g>, InferError> {
-        let mut edges = node.inputs.iter();
-        match edges.find(|edge| self.edges[**edge].info.name == name && !name.is_empty()) {
-            Some(edge) => Ok(Operand::Edge(*edge)),
-            None => self.constant_operand(&node.constants, name),
-        }
+    /// These edges with their names.
+    fn named<'g>(&'g self, edges: &'g [usize]) -> impl Iterator<Item = (&'g str, usize)> {
+        edges
+            .iter()
+            .map(|edge| (self.edges[*edge].info.name.as_str(), *edge))
     }
 
-    /// The same where it can only be one of these constants.
-    fn constant_operand<'g>(&'g self, supplies: &[Supply], name: &str) -> Result<Operand<'g>, InferError> {
-        if name.is_empty() {
-            return Ok(Operand::Absent);
-        }
+    /// What stands in the file of these constants, by name.
+    fn constants_of(&self, supplies: &[Supply]) -> Result<HashMap<&str, Operand<'_>>, InferError> {
+        let mut known = HashMap::with_capacity(supplies.len());
         for supply in supplies {
-            let tensor = match supply {
+            let found = match supply {
                 Supply::Tensor(at) => {
-                    let body = &self.tensors[*at].body[..];
-                    (only(body, 8)? == Some(name.as_bytes())).then_some(body)
+                    let tensor = &self.tensors[*at];
+                    Some((tensor.name.as_str(), &tensor.body[..]))
                 }
-                Supply::Node(at) => value_of(&self.constant_nodes[*at].body, name)?,
+                Supply::Node(at) => value_of(&self.constant_nodes[*at].body)?,
             };
-            if let Some(tensor) = tensor {
-                return Ok(Operand::Constant(tensor));
-            }
+            known.extend(found.map(|(name, tensor)| (name, Operand::Constant(tensor))));
         }
-        Ok(Operand::Computed)
+        Ok(known)
     }
 }
 
@@ -210,12 +206,52 @@ fn operator(node: &[u8], op: &str) -> Result<String, InferError> {
     })
 }
 
-/// The tensor that a `Constant` of this name holds; none where the node is another, or holds something else.
-fn value_of<'g>(node: &'g [u8], name: &str) -> Result<Option<&'g [u8]>, InferError> {
+/// The tensor that a `Constant` holds, with its name; none where the node is another, or holds something else.
+fn value_of(node: &[u8]) -> Result<Option<(&str, &[u8])>, InferError> {
     let raw = RawNode::read(node)?;
-    if raw.op != "Constant" || raw.outputs.first() != Some(&name) {
+    if raw.op != "Constant" {
         return Ok(None);
     }
     let value = Attribute::all(node)?.remove("value");
-    Ok(value.and_then(|value| value.tensor))
+    let tensor = value.and_then(|value| value.tensor);
+    Ok(raw.outputs.first().copied().zip(tensor))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ModelLimits;
+    use crate::graph::shapes::write_info;
+    use crate::wire::Writer;
+    use std::time::{Duration, Instant};
+
+    /// A hundred million looks at a name would take many times as long.
+    #[test]
+    fn what_takes_many_constants_is_read_in_one_go() {
+        let names: Vec<String> = (0..10_000).map(|at| format!("c{at}")).collect();
+        let mut graph = Writer::default();
+        graph.message(1, |node| {
+            node.bytes(1, "x");
+            names.iter().for_each(|name| _ = node.bytes(1, name));
+            node.bytes(2, "y").bytes(4, "Sum");
+        });
+        for name in &names {
+            graph.message(5, |tensor| {
+                tensor.number(1, 1).number(2, 1).bytes(8, name).bytes(9, [0; 4]);
+            });
+        }
+        for (field, name) in [(11, "x"), (12, "y")] {
+            write_info(&mut graph, field, name, 1, std::iter::once(crate::Dim::Fixed(1)));
+        }
+        let mut model = Writer::default();
+        model.number(1, 8).bytes(7, graph.0);
+        model.message(8, |set| _ = set.number(2, 17));
+        let graph = Graph::read(model.0, &ModelLimits::default()).unwrap();
+        let start = Instant::now();
+        let operation = graph.operation(0).unwrap();
+        assert!(start.elapsed() < Duration::from_secs(2), "{:?}", start.elapsed());
+        assert_eq!(operation.inputs.len(), names.len() + 1);
+        assert!(matches!(operation.input(0), Operand::Edge(0)));
+        assert!(matches!(operation.input(names.len()), Operand::Constant(_)));
+    }
 }

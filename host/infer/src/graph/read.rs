@@ -11,6 +11,10 @@ use bytes::Bytes;
 use karman_types::Digest;
 use std::collections::{HashMap, HashSet};
 
+/// Constants that are counted for each message that a file may have. Those that are made of others without end would else take a time that
+/// grows with the square of the file.
+const MOST_LOOKS: u64 = 20;
+
 /// The sizes of open dimensions other than the batch, by name.
 pub type SizeOf<'a> = &'a [(&'a str, u32)];
 
@@ -41,7 +45,7 @@ impl Graph {
         let order = order(&raw, &names)?;
         let live = live(&raw, &outline, &names, &order)?;
         let constant = constant(&raw, &names, &live);
-        let known = Known::infer(&raw, &outline, &live, limits, sizes)?;
+        let known = Known::infer(&raw, &outline, &live, limits, sizes)?.even();
         let mut graph = Self {
             digest: Digest::of(&file),
             name: raw.name.to_owned(),
@@ -59,6 +63,7 @@ impl Graph {
             .tensors
             .iter()
             .map(|tensor| ConstantTensor {
+                name: tensor.name.to_owned(),
                 body: file.slice_ref(tensor.body),
                 parameters: tensor.parameters(),
                 bytes: tensor.bytes(),
@@ -70,6 +75,8 @@ impl Graph {
             known: &known,
             edges: HashMap::new(),
             constants: HashMap::new(),
+            looks: 0,
+            most_looks: MOST_LOOKS.saturating_mul(limits.entries),
         };
         for input in &outline.inputs {
             connect.edge(&input.name, None)?;
@@ -94,6 +101,9 @@ struct Connect<'a> {
     known: &'a Known<'a>,
     edges: HashMap<&'a str, usize>,
     constants: HashMap<&'a str, Supply>,
+    /// Constants that were counted, each at every node that needs it.
+    looks: u64,
+    most_looks: u64,
 }
 
 impl<'a> Connect<'a> {
@@ -132,7 +142,7 @@ impl<'a> Connect<'a> {
     fn constant(&mut self, at: usize, file: &Bytes) -> Result<(), InferError> {
         let node = &self.raw.nodes[at];
         let (_, uses) = self.taken(node);
-        let (mut parameters, mut bytes) = (0, 0);
+        let (mut parameters, mut bytes) = (0u64, 0u64);
         for name in node.makes() {
             self.constants
                 .insert(name, Supply::Node(self.graph.constant_nodes.len()));
@@ -141,8 +151,9 @@ impl<'a> Connect<'a> {
             {
                 let elements = fact.elements().at(1);
                 let code = crate::outline::type_code(fact.element) as u64;
-                parameters += counted(code, fact.dims.len(), elements);
-                bytes += elements * fact.element.size() as u64;
+                // The file may have said any size.
+                parameters = parameters.saturating_add(counted(code, fact.dims.len(), elements));
+                bytes = bytes.saturating_add(elements.saturating_mul(fact.element.size() as u64));
             }
         }
         self.graph.constant_nodes.push(ConstantNode {
@@ -186,6 +197,10 @@ impl<'a> Connect<'a> {
             constants,
         });
         let used = self.graph.supplies_of(here..here + 1);
+        self.looks = self.looks.saturating_add(used.count());
+        InferError::over("entries", self.most_looks, self.looks, || {
+            "the number of constants, each counted at every node that needs it,".into()
+        })?;
         let (parameters, bytes) = (used.parameters(&self.graph), used.bytes(&self.graph));
         let node = &mut self.graph.nodes[here];
         (node.parameters, node.parameter_bytes) = (parameters, bytes);

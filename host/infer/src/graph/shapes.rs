@@ -1,5 +1,6 @@
 //! Types and dimensions of every tensor, inferred by tract on a copy of the model without its weights.
 
+use super::Scaled;
 use super::raw::Raw;
 use super::read::{SizeOf, batch_of};
 use crate::outline::{Outline, element_type, type_code, value_info};
@@ -14,6 +15,9 @@ use std::collections::{HashMap, HashSet};
 /// Larger constants are weights, whose values no shape depends on.
 const MOST_ELEMENTS_THAT_SHAPE: u64 = 4096;
 
+/// Batches beyond two that are tried in this order: whether a size grows evenly shows at the first that keeps the limits.
+const FURTHER: [u32; 2] = [7, 3];
+
 /// What is known of one tensor.
 pub(super) struct Fact {
     pub(super) element: ElementType,
@@ -23,6 +27,87 @@ pub(super) struct Fact {
     pub(super) one: Vec<u32>,
     /// At a batch of two; the same where the batch is fixed.
     pub(super) two: Vec<u32>,
+    /// At the largest batch that was inferred.
+    pub(super) most: Vec<u32>,
+}
+
+impl Fact {
+    /// Each dimension as a line that is no lower than the dimension at any batch that was inferred, the last of which is given; none for one
+    /// that grows faster than the batch.
+    pub(super) fn bounds(&self, most: u32) -> impl Iterator<Item = Option<Scaled>> {
+        self.points().map(move |[one, two, last]| {
+            let in_proportion = Scaled {
+                fixed: 0,
+                per_item: one.max(two.div_ceil(2)),
+            };
+            [Scaled::through(one, two), in_proportion]
+                .into_iter()
+                .find(|line| line.at(1) >= one && line.at(2) >= two && line.at(most) >= last)
+        })
+    }
+
+    /// Whether each dimension grows by the same with every item of the batch.
+    fn is_even(&self, most: u32) -> bool {
+        self.points().all(|[one, two, last]| {
+            let line = Scaled::through(one, two);
+            [line.at(1), line.at(2), line.at(most)] == [one, two, last]
+        })
+    }
+
+    /// The sizes of each dimension, by the batch.
+    fn points(&self) -> impl Iterator<Item = [u64; 3]> {
+        let further = self.two.iter().zip(&self.most);
+        let points = self.one.iter().zip(further);
+        points.map(|(one, (two, most))| [*one, *two, *most].map(u64::from))
+    }
+}
+
+/// The sizes of the inputs, and what was inferred of all that is used.
+type Pass = (Vec<Vec<u32>>, Vec<Shaped>);
+
+/// What was inferred at a batch of one, of two, and at the largest.
+struct Passes {
+    at: [Pass; 3],
+    /// The largest: one where the batch is fixed.
+    most: u32,
+    /// The least batch that went over the limits, if one did.
+    over: Option<u32>,
+}
+
+impl Passes {
+    fn infer(is_open: bool, pass: impl Fn(u32) -> Result<Pass, InferError>) -> Result<Self, InferError> {
+        let one = pass(1)?;
+        let fixed = |one: Pass, over| Self {
+            at: [one.clone(), one.clone(), one],
+            most: 1,
+            over,
+        };
+        if !is_open {
+            return Ok(fixed(one, None));
+        }
+        // A model may say that its batch is open and fix it somewhere inside; then it is one.
+        let two = match pass(2) {
+            Ok(two) => two,
+            Err(InferError::Limit { .. }) => return Ok(fixed(one, Some(2))),
+            Err(_) => return Ok(fixed(one, None)),
+        };
+        let mut over = None;
+        for most in FURTHER {
+            match pass(most) {
+                Ok(last) => {
+                    let at = [one, two, last];
+                    return Ok(Self { at, most, over });
+                }
+                Err(InferError::Limit { .. }) => over = Some(most),
+                Err(_) => return Ok(fixed(one, None)),
+            }
+        }
+        Ok(Self {
+            at: [one, two.clone(), two],
+            most: 2,
+            over,
+        })
+    }
 }
 
 /// What is known of every tensor that something uses.
@@ -30,6 +115,10 @@ pub(super) struct Known<'a> {
     facts: HashMap<&'a str, Fact>,
     used: HashSet<&'a str>,
     pub(super) batch: Option<String>,
+    /// The largest batch that was inferred.
+    pub(super) most: u32,
+    /// The least batch that went over twice the limits, if one did.
+    pub(super) over: Option<u32>,
 }
 
 impl<'a> Known<'a> {
@@ -49,7 +138,7 @@ impl<'a> Known<'a> {
             .flat_map(|at| raw.nodes[*at].makes())
             .filter(|name| used.contains(name))
             .collect();
-        let pass = |batch: u32| -> Result<(Vec<Vec<u32>>, Vec<Shaped>), InferError> {
+        let pass = |batch: u32| -> Result<Pass, InferError> {
             let inputs = fixed(outline, batch, sizes)?;
             let skeleton = skeleton(raw, outline, &inputs, live, &made);
             // Twice the batch may take twice the memory, of which nothing is allocated here.
@@ -61,30 +150,34 @@ impl<'a> Known<'a> {
             };
             Ok((inputs, infer_outputs(&skeleton, &limits)?))
         };
-        let (inputs, one) = pass(1)?;
-        // A model may say that its batch is open and fix it somewhere inside; then it is one.
-        let second = batch_of(outline).and_then(|_| pass(2).ok());
-        let batch = second.as_ref().and_then(|_| batch_of(outline)).map(str::to_owned);
-        let (inputs_two, two) = second.unwrap_or_else(|| (inputs.clone(), one.clone()));
-
+        let passes = Passes::infer(batch_of(outline).is_some(), pass)?;
         let mut known = Self {
             facts: HashMap::new(),
             used,
-            batch,
+            batch: batch_of(outline).filter(|_| passes.most > 1).map(str::to_owned),
+            most: passes.most,
+            over: passes.over,
         };
-        for (info, (one, two)) in outline.inputs.iter().zip(inputs.into_iter().zip(inputs_two)) {
-            known.insert(&info.name, info.element, one, two);
+        let [(inputs_one, one), (inputs_two, two), (inputs_most, most)] = passes.at;
+        let inputs = inputs_one
+            .into_iter()
+            .zip(inputs_two.into_iter().zip(inputs_most));
+        for (info, (one, (two, most))) in outline.inputs.iter().zip(inputs) {
+            known.insert(&info.name, info.element, [one, two, most]);
         }
         for tensor in &raw.tensors {
             if let Some(element) = element_type(tensor.code) {
-                known.insert(tensor.name, element, tensor.dims.clone(), tensor.dims.clone());
+                let dims = || tensor.dims.clone();
+                known.insert(tensor.name, element, [dims(), dims(), dims()]);
             }
         }
-        for (name, shapes) in made.into_iter().zip(one.into_iter().zip(two)) {
-            if let (Some((element, one)), Some((_, two))) = shapes
+        let shapes = one.into_iter().zip(two.into_iter().zip(most));
+        for (name, shapes) in made.into_iter().zip(shapes) {
+            if let (Some((element, one)), (Some((_, two)), Some((_, most)))) = shapes
                 && one.len() == two.len()
+                && one.len() == most.len()
             {
-                known.insert(name, element, one, two);
+                known.insert(name, element, [one, two, most]);
             }
         }
         known.believe(raw, sizes);
@@ -108,13 +201,29 @@ impl<'a> Known<'a> {
                 };
                 info.dims.as_ref()?.iter().map(size).collect()
             };
-            if let (false, Some(one), Some(two)) = (self.facts.contains_key(name), of(1), of(2)) {
-                self.insert(name, info.element, one, two);
+            if let (false, Some(one), Some(two), Some(most)) =
+                (self.facts.contains_key(name), of(1), of(2), of(self.most))
+            {
+                self.insert(name, info.element, [one, two, most]);
             }
         }
     }
 
-    fn insert(&mut self, name: &'a str, element: ElementType, one: Vec<u32>, two: Vec<u32>) {
+    /// The same with the batch fixed to one where a size does not grow evenly with it: no name of a dimension says how large such a tensor is.
+    pub(super) fn even(mut self) -> Self {
+        if self.facts.values().all(|fact| fact.is_even(self.most)) {
+            return self;
+        }
+        self.batch = None;
+        for fact in self.facts.values_mut() {
+            fact.dims = fact.one.iter().copied().map(Dim::Fixed).collect();
+            fact.two.clone_from(&fact.one);
+            fact.most.clone_from(&fact.one);
+        }
+        self
+    }
+
+    fn insert(&mut self, name: &'a str, element: ElementType, [one, two, most]: [Vec<u32>; 3]) {
         let symbol = self.batch.clone().unwrap_or_default();
         let dims = one
             .iter()
@@ -130,6 +239,7 @@ impl<'a> Known<'a> {
             dims,
             one,
             two,
+            most,
         };
         self.facts.insert(name, fact);
     }

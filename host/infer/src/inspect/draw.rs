@@ -139,7 +139,11 @@ impl Layout {
 
     fn row(&self, out: &mut String, at: usize, row: &Row, most: u64) -> std::fmt::Result {
         let (y, x) = (self.y(at), self.left);
-        let heavy = if row.macs * 20 >= most { " heavy" } else { "" };
+        let heavy = if row.macs.saturating_mul(20) >= most {
+            " heavy"
+        } else {
+            ""
+        };
         let (top, base) = (y - BOX / 2, y + 4);
         writeln!(
             out,

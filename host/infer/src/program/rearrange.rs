@@ -47,24 +47,38 @@ impl Translation<'_> {
         let starts = self.numbers(operation, 1)?.unwrap_or_default();
         let axes = self.axes(operation, 3, rank)?;
         let axes = axes.unwrap_or_else(|| (0..starts.len()).collect());
+        // Ends that follow from sizes are as the output says.
+        let ends = match operation.input(2) {
+            Operand::Constant(_) => self.numbers(operation, 2)?,
+            _ => None,
+        };
         let steps = self
             .numbers(operation, 4)?
             .unwrap_or_else(|| vec![1; starts.len()]);
-        let is_whole = [axes.len(), steps.len()] == [starts.len(); 2] && gives.len() == rank;
+        let count = ends.as_ref().map_or(starts.len(), Vec::len);
+        let is_whole = [axes.len(), steps.len(), count] == [starts.len(); 3] && gives.len() == rank;
         if !is_whole || axes.iter().any(|axis| *axis >= rank) || steps.contains(&0) {
             return refuse(operation, "its starts, axes and steps do not fit each other");
         }
         let strides = strides(&dims);
-        let mut ways: Vec<Way> = gives.into_iter().zip(strides.iter().copied()).collect();
+        let mut ways: Vec<Way> = dims.iter().copied().zip(strides.iter().copied()).collect();
         let mut begin = 0i64;
-        for ((axis, start), step) in axes.into_iter().zip(starts).zip(steps) {
-            let size = i64::from(dims[axis]);
-            let from_end = if start < 0 { size } else { 0 };
-            // The last that it may begin at is one that is there where it goes backwards.
-            let most = if step < 0 { size - 1 } else { size };
-            let first = start.saturating_add(from_end).clamp(0, most.max(0));
+        for (place, ((axis, start), step)) in axes.into_iter().zip(starts).zip(steps).enumerate() {
+            let first = first_of(dims[axis], start, step);
             begin = first.saturating_mul(strides[axis]).saturating_add(begin);
-            ways[axis].1 = strides[axis].saturating_mul(step);
+            let size = match &ends {
+                Some(ends) => places(dims[axis], first, ends[place], step),
+                None => gives[axis],
+            };
+            ways[axis] = (size, strides[axis].saturating_mul(step));
+        }
+        let sizes: Vec<u32> = ways.iter().map(|(size, _)| *size).collect();
+        // At another batch what lies between two places need not be what it is at those that were inferred.
+        if sizes != gives {
+            return refuse(
+                operation,
+                format!("it makes {sizes:?}, and is taken to make {gives:?}"),
+            );
         }
         self.rearranged(slot, begin, &ways)
     }
@@ -91,6 +105,10 @@ impl Translation<'_> {
         for (width, output) in widths.into_iter().zip(outputs) {
             if let Some(output) = output {
                 let gives = self.dims(*output)?;
+                let left = i64::from(dims[axis]).saturating_sub(begin);
+                if gives.get(axis).copied().map(i64::from) != Some(width.min(left)) {
+                    return refuse(operation, format!("a part of {width} is taken to be {gives:?}"));
+                }
                 let ways: Vec<Way> = gives.into_iter().zip(strides.iter().copied()).collect();
                 let first = begin.saturating_mul(strides[axis]);
                 parts.push((*output, self.rearranged(slot, first, &ways)?));
@@ -295,6 +313,31 @@ impl Translation<'_> {
     }
 }
 
+/// A place of a dimension, which may be counted from its end.
+fn from_front(size: i64, place: i64) -> i64 {
+    let from_end = if place < 0 { size } else { 0 };
+    place.saturating_add(from_end)
+}
+
+/// Where a slice of a dimension begins.
+fn first_of(size: u32, start: i64, step: i64) -> i64 {
+    let size = i64::from(size);
+    // The last that it may begin at is one that is there where it goes backwards.
+    let most = if step < 0 { size - 1 } else { size };
+    from_front(size, start).clamp(0, most.max(0))
+}
+
+/// How many places of a dimension a slice from there has.
+fn places(size: u32, first: i64, end: i64, step: i64) -> u32 {
+    let size = i64::from(size);
+    let end = from_front(size, end);
+    let reach = match step < 0 {
+        true => first - end.clamp(-1, size - 1),
+        false => end.clamp(0, size) - first,
+    };
+    short(reach.max(0).unsigned_abs().div_ceil(step.unsigned_abs()))
+}
+
 /// How far a tensor of these sizes goes on along each of them.
 fn strides(dims: &[u32]) -> Vec<i64> {
     let mut stride = 1i64;
@@ -319,6 +362,27 @@ fn short(number: u64) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_slice_has_the_places_between_its_ends() {
+        let slice = |start, end, step| {
+            let first = first_of(5, start, step);
+            (first, places(5, first, end, step))
+        };
+        for (given, expected) in [
+            ((0, 2, 1), (0, 2)),
+            ((1, i64::MAX, 2), (1, 2)),
+            ((0, -1, 1), (0, 4)),
+            ((-2, 9, 1), (3, 2)),
+            ((3, 3, 1), (3, 0)),
+            ((9, 9, 1), (5, 0)),
+            ((-1, i64::MIN, -1), (4, 5)),
+            ((9, 0, -3), (4, 2)),
+        ] {
+            let (start, end, step) = given;
+            assert_eq!(slice(start, end, step), expected, "{given:?}");
+        }
+    }
 
     #[test]
     fn the_last_dimension_goes_on_by_one() {

@@ -40,6 +40,14 @@ pub fn value(field: u64, name: &str, code: i64, dims: &[i64]) -> Vec<u8> {
     sub(field, [sub(1, name), sub(2, sub(1, tensor))].concat())
 }
 
+/// The same for f32 whose first dimension is the batch, `N`.
+pub fn batched(field: u64, name: &str, dims: &[i64]) -> Vec<u8> {
+    let mut shape = sub(1, sub(2, "N"));
+    shape.extend(dims.iter().flat_map(|dim| sub(1, num(1, *dim))));
+    let tensor = [num(1, 1), sub(2, shape)].concat();
+    sub(field, [sub(1, name), sub(2, sub(1, tensor))].concat())
+}
+
 pub fn tensor(name: &str, code: i64, dims: &[i64], raw: &[u8]) -> Vec<u8> {
     let dims: Vec<u8> = dims.iter().flat_map(|dim| num(1, *dim)).collect();
     [dims, num(2, code), sub(8, name), sub(9, raw)].concat()

@@ -311,7 +311,10 @@ impl Driver {
                 cublasGemmAlgo_t::CUBLAS_GEMM_DFALT,
             )
         };
-        asked.map_err(|error| lost("cuBLAS", &error))
+        asked.map_err(|error| match error.0 {
+            cublas::sys::cublasStatus_t::CUBLAS_STATUS_ALLOC_FAILED => GpuError::Exhausted,
+            _ => lost("cuBLAS", &error),
+        })
     }
 
     /// Waits until all that was begun is done, for so long at most.
@@ -340,14 +343,25 @@ impl Drop for Driver {
     }
 }
 
-/// A device of which the driver says this is of no more use: most of its errors stay.
+/// A device of which the driver says this is of no more use, for most of its errors stay; but for one that has no memory left.
 fn failed(error: DriverError) -> GpuError {
     match error.0 {
-        sys::CUresult::CUDA_ERROR_OUT_OF_MEMORY => GpuError::Lost("it has no memory left".into()),
+        sys::CUresult::CUDA_ERROR_OUT_OF_MEMORY => GpuError::Exhausted,
         _ => lost("CUDA", &error),
     }
 }
 
 fn lost(who: &str, why: &dyn Display) -> GpuError {
     GpuError::lost(&format!("{who}: {why}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_that_is_not_there_is_no_lost_device() {
+        let of = |error| failed(DriverError(error));
+        assert_eq!(of(sys::CUresult::CUDA_ERROR_OUT_OF_MEMORY), GpuError::Exhausted);
+    }
 }

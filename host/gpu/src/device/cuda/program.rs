@@ -37,6 +37,10 @@ impl RunPrograms for Cuda {
         &mut self.programs
     }
 
+    fn let_go(&mut self) {
+        self.programs.clear();
+    }
+
     fn make_ready(&mut self, program: &Program) -> Result<Ready, GpuError> {
         let (plan, layout) = (program.plan(), program.layout());
         self.has_room(

@@ -1,5 +1,6 @@
 //! A program on a GPU: one submission and one reading back, whatever the number of its kernels.
 
+use super::pool::Pool;
 use super::step::Step;
 use super::{Wgpu, bytes};
 use crate::device::kept::{Kept, RunPrograms};
@@ -7,7 +8,7 @@ use crate::error::GpuError;
 use crate::kernel::Words;
 use crate::program::{Program, check_lengths};
 use std::time::Duration;
-use wgpu::BufferUsages;
+use wgpu::{BufferUsages, PollType};
 
 /// A program whose constants and buffers are on the device, and whose shaders are compiled.
 pub(crate) struct Ready {
@@ -31,6 +32,13 @@ impl RunPrograms for Wgpu {
 
     fn programs(&mut self) -> &mut Kept<Ready> {
         &mut self.programs
+    }
+
+    fn let_go(&mut self) {
+        self.pool = Pool::default();
+        self.programs.clear();
+        // What nobody holds any more is given back to the driver when it is polled.
+        let _ = self.device.poll(PollType::Poll);
     }
 
     fn make_ready(&mut self, program: &Program) -> Result<Ready, GpuError> {
