@@ -6,6 +6,8 @@ use std::time::Duration;
 const MOST_TASKS: usize = 1024;
 /// A task that nobody has called for so long is forgotten.
 const LATELY: Duration = Duration::from_secs(600);
+/// What a call takes where a core is free is taken for true no longer than this where none is free any more.
+const STALE: Duration = Duration::from_secs(60);
 /// How much one call counts in what calls take.
 const WEIGHT: f64 = 0.1;
 /// Cores of a node that count: it says itself how many it has, and the law is computed core by core.
@@ -52,6 +54,8 @@ struct Service {
     seconds: f64,
     /// Whether it was measured where a core was free: then nothing of it is waiting.
     free: bool,
+    /// When the task had been called last by then.
+    at: Duration,
 }
 
 impl Demand {
@@ -94,16 +98,14 @@ impl Demand {
         let Some(known) = self.tasks.get_mut(task) else {
             return;
         };
-        let seconds = took.as_secs_f64();
-        known.service = match known.service {
-            // What waits says less of what a call takes.
-            Some(before) if before.free && !free => Some(before),
-            Some(before) if before.free == free => Some(Service {
-                seconds: before.seconds + WEIGHT * (seconds - before.seconds),
-                free,
-            }),
-            _ => Some(Service { seconds, free }),
+        let (seconds, at) = (took.as_secs_f64(), known.called);
+        let seconds = match known.service {
+            // What waits says less of what a call takes, but where no core is free for long nothing else does.
+            Some(before) if before.free && !free && at.saturating_sub(before.at) < STALE => return,
+            Some(before) if before.free == free => before.seconds + WEIGHT * (seconds - before.seconds),
+            _ => seconds,
         };
+        known.service = Some(Service { seconds, free, at });
     }
 
     /// What is asked of each task that was called lately.
@@ -185,6 +187,30 @@ mod tests {
         assert_eq!(service(2, true), 2.0);
         assert_eq!(service(8, false), 2.0);
         assert!((service(3, true) - 2.1).abs() < 1e-9);
+    }
+
+    #[test]
+    fn where_no_core_is_free_for_a_minute_what_waits_counts() {
+        let mut demand = Demand::new(64);
+        demand.offered(Duration::ZERO, "echo", (1, 1));
+        let mut after = |second, took: u64, free| {
+            let now = Duration::from_secs(second);
+            demand.called(now, "echo");
+            demand.answered("echo", Duration::from_millis(took), free);
+            demand.of_all(now).remove(0)
+        };
+        // It is throttled after the first second, and calls pile up.
+        assert_eq!(after(1, 100, true).wanted, 1);
+        for second in 2..61 {
+            let known = after(second, 8000, false);
+            assert_eq!((known.service, known.wanted), (Some(0.1), 1), "{second}");
+        }
+        let known = after(61, 8000, false);
+        assert_eq!(known.service, Some(8.0));
+        assert!(known.wanted > 8, "{known:?}");
+        // With more nodes calls find free cores again.
+        assert_eq!(after(62, 200, true).service, Some(0.2));
+        assert_eq!(after(63, 8000, false).service, Some(0.2));
     }
 
     #[test]

@@ -114,7 +114,7 @@ impl Conditions {
     pub(crate) fn computed(&mut self, tier: usize, layers: &[usize], ratio: f64, gain: f64) {
         let factor = ratio.clamp(LEAST_STEP, FACTOR.1).powf(gain);
         match layers {
-            [layer] => self.graph = Arc::new(self.graph.scaled(*layer, tier, factor)),
+            [layer] => self.graph = Arc::new(self.graph.scaled(&self.usual_graph, *layer, tier, factor)),
             _ => {
                 let slowdown = &mut self.tiers[tier].slowdown;
                 *slowdown = (*slowdown * factor).clamp(FACTOR.0, FACTOR.1);

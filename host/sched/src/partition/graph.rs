@@ -9,6 +9,8 @@ use serde::{Deserialize, Serialize};
 const SAME_TIME: f64 = 1e-3;
 /// No correction makes a layer slower than this; sums stay finite.
 const LONGEST_MS: f64 = 1e12;
+/// No correction makes a layer faster than this share of its profile: no factor would lead back from 0.
+const LEAST_SHARE: f64 = 1e-6;
 
 /// A network as layers and the tensors that go between them. A chain is the plainest one.
 ///
@@ -166,14 +168,17 @@ impl LayerGraph {
         self.line
     }
 
-    /// The same graph with the time of one layer on one tier multiplied.
-    pub(crate) fn scaled(&self, layer: usize, tier: usize, factor: f64) -> Self {
+    /// The same graph with the time of one layer on one tier multiplied. `usual` is the profile, a graph with the same layers.
+    pub(crate) fn scaled(&self, usual: &Self, layer: usize, tier: usize, factor: f64) -> Self {
+        let least = LEAST_SHARE * usual.layers[layer].ms(tier).unwrap_or_default();
+        // Also what is no number becomes the least.
+        let scaled = |ms: f64| (ms * factor).max(least).min(LONGEST_MS);
         let mut graph = self.clone();
         match &mut graph.layers[layer].time {
-            LayerTime::Reference(ms) => *ms = (*ms * factor).min(LONGEST_MS),
+            LayerTime::Reference(ms) => *ms = scaled(*ms),
             LayerTime::Measured(times) => {
                 if let Some(Some(ms)) = times.get_mut(tier) {
-                    *ms = (*ms * factor).min(LONGEST_MS);
+                    *ms = scaled(*ms);
                 }
             }
         }
@@ -189,16 +194,16 @@ impl LayerGraph {
         which: impl Fn(usize, usize) -> bool,
     ) -> Option<Self> {
         let mut moved: Option<Self> = None;
-        for (layer, (now, usual)) in self.layers.iter().zip(&usual.layers).enumerate() {
-            let (LayerTime::Measured(now), LayerTime::Measured(usual)) = (&now.time, &usual.time) else {
+        for (layer, (now, then)) in self.layers.iter().zip(&usual.layers).enumerate() {
+            let (LayerTime::Measured(now), LayerTime::Measured(then)) = (&now.time, &then.time) else {
                 continue;
             };
-            for (tier, times) in now.iter().zip(usual).enumerate() {
-                let (Some(now), Some(usual)) = times else { continue };
-                let ratio = usual / now;
+            for (tier, times) in now.iter().zip(then).enumerate() {
+                let (Some(now), Some(then)) = times else { continue };
+                let ratio = then / now;
                 if (ratio - 1.0).abs() >= SAME_TIME && which(tier, layer) {
                     let graph = moved.as_ref().unwrap_or(self);
-                    moved = Some(graph.scaled(layer, tier, ratio.powf(share)));
+                    moved = Some(graph.scaled(usual, layer, tier, ratio.powf(share)));
                 }
             }
         }

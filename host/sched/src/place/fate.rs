@@ -77,10 +77,6 @@ impl Place for Fate {
     fn place(&mut self, now: f64, jobs: &[Job], fleet: &Fleet) -> Vec<Decision> {
         let draft = Draft::new(fleet, jobs, now);
         let is_free = |draft: &Draft<'_>| (0..fleet.nodes.len()).any(|node| draft.is_free(node));
-        // Nothing can start now, so nothing is decided now.
-        if !is_free(&draft) {
-            return Vec::new();
-        }
         let tasks = ordered(&draft, self.settings.order);
         let (front, rest) = tasks.split_at(tasks.len().min(self.settings.frontier));
         let future = Future::new(self.settings, &draft);

@@ -1,6 +1,5 @@
 use super::{LoadLaw, Pool, RouteError, Routed, Router, View, positive};
 use serde::{Deserialize, Serialize};
-use std::collections::VecDeque;
 use std::time::Duration;
 
 /// Routes each request by what it would take here now, and wants replicas by what the law says of the load that comes: before
@@ -14,8 +13,6 @@ pub struct LaImr {
     pool: Pool,
     law: LoadLaw,
     settings: LaImrSettings,
-    /// When requests came in the last second.
-    arrivals: VecDeque<Duration>,
     /// Requests a second, smoothed.
     rate: f64,
     smoothed_at: Duration,
@@ -48,9 +45,6 @@ impl Default for LaImrSettings {
     }
 }
 
-/// The window of the rate.
-const WINDOW: Duration = Duration::from_secs(1);
-
 impl LaImr {
     /// For a pool whose latency follows this law.
     ///
@@ -67,7 +61,6 @@ impl LaImr {
             pool,
             law,
             settings,
-            arrivals: VecDeque::new(),
             rate: 0.0,
             smoothed_at: Duration::ZERO,
             enough_since: None,
@@ -79,14 +72,10 @@ impl LaImr {
         self.rate
     }
 
-    /// Moves the smoothed rate towards the number of arrivals in the last second, by how long it has not been moved.
+    /// Has each request count the less the longer ago it came.
     fn smooth(&mut self, now: Duration) {
-        while self.arrivals.front().is_some_and(|came| *came + WINDOW < now) {
-            self.arrivals.pop_front();
-        }
         let passed = now.saturating_sub(self.smoothed_at).as_secs_f64();
-        let keep = (-passed / self.settings.smoothing).exp();
-        self.rate = keep * self.rate + (1.0 - keep) * self.arrivals.len() as f64;
+        self.rate *= (-passed / self.settings.smoothing).exp();
         self.smoothed_at = now;
     }
 }
@@ -107,7 +96,7 @@ impl Router for LaImr {
 
     fn route(&mut self, view: &View) -> Routed {
         self.smooth(view.now);
-        self.arrivals.push_back(view.now);
+        self.rate += 1.0 / self.settings.smoothing;
         let service = self.law.service;
         let expected = expected(service, view.replicas, view.here);
         let limit = self.settings.route_over * service;
@@ -181,6 +170,35 @@ mod tests {
         assert_eq!(silent(&mut router, 120.0, 5), 4);
         assert_eq!(silent(&mut router, 140.0, 4), 4);
         assert_eq!(silent(&mut router, 150.0, 4), 3);
+    }
+
+    /// The rate that is known on average while gaps between requests are these shares of the mean one.
+    fn mean_rate(rate: f64, mut gap: impl FnMut() -> f64) -> f64 {
+        let mut router = la_imr();
+        let (mut next, mut sum, mut looks) = (0.0, 0.0, 0.0);
+        // Out of step with requests that come in a beat.
+        let mut look = 60.0;
+        while looks < 2000.0 {
+            while next < look {
+                router.route(&view(next, 1, 0));
+                next += gap() / rate;
+            }
+            router.desired(&view(look, 1, 0));
+            (sum, looks, look) = (sum + router.rate(), looks + 1.0, look + 9.731);
+        }
+        sum / looks
+    }
+
+    #[test]
+    fn the_rate_is_that_of_the_requests() {
+        let mut rng = fastrand::Rng::with_seed(7);
+        for rate in [0.5, 1.0, 2.0, 5.0] {
+            let regular = mean_rate(rate, || 1.0);
+            let poisson = mean_rate(rate, || -(1.0 - rng.f64()).ln());
+            for found in [regular, poisson] {
+                assert!((found / rate - 1.0).abs() < 0.1, "{found} of {rate}");
+            }
+        }
     }
 
     #[test]

@@ -17,7 +17,8 @@ const PRICE_SAMPLES: f64 = 20.0;
 /// What is known of a candidate: its profile, which stands for as many calls as it was measured with, and what was seen since.
 ///
 /// An alarm goes off when the last 60 calls are late more often than the profile says, by a binomial test. From then on only these
-/// 60 count, until the profile is given another chance.
+/// 60 count, until the profile is given another chance. Fewer late calls than that may be enough that it is not called any more:
+/// then half of what was seen is forgotten now and again, for nobody would find out that whatever it was is over.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub(crate) struct Estimate {
     accuracy: Mean,
@@ -31,6 +32,9 @@ pub(crate) struct Estimate {
     alarm_at: u32,
     /// When it went off, in requests.
     alarmed: Option<u64>,
+    /// Requests that called its task since it was called itself.
+    #[serde(default)]
+    passed_over: u64,
 }
 
 /// A mean that starts from a prior.
@@ -56,6 +60,15 @@ impl Mean {
         let keep = 1.0 - 1.0 / MEMORY;
         self.sum = self.sum * keep + value;
         self.count = self.count * keep + 1.0;
+    }
+
+    /// Forgets half of what was seen; whether there was any.
+    fn fade(&mut self) -> bool {
+        let any = self.count >= 1.0;
+        if any {
+            (self.sum, self.count) = (self.sum / 2.0, self.count / 2.0);
+        }
+        any
     }
 
     fn get(&self) -> f64 {
@@ -90,11 +103,18 @@ impl Estimate {
             in_window: 0,
             alarm_at: alarm_at(late, false_alarms),
             alarmed: None,
+            passed_over: 0,
         }
+    }
+
+    /// A request calls its task: this one where it is [seen](Self::see) then, else others.
+    pub(crate) const fn pass_over(&mut self) {
+        self.passed_over = self.passed_over.saturating_add(1);
     }
 
     /// Takes in a call that was late or not; true when that raises the alarm.
     pub(crate) fn see(&mut self, call: &Call, late: bool, requests: u64) -> bool {
+        self.passed_over = 0;
         // Of errors it is known that they are wrong, of answers mostly not whether they are right: these are as good as the profile says.
         let right = call.right.map(|right| f64::from(u8::from(right)));
         self.accuracy.see(right.unwrap_or(self.accuracy.prior));
@@ -113,7 +133,7 @@ impl Estimate {
         }
     }
 
-    /// Gives the profile another chance when the alarm is older than this; true when it does.
+    /// Gives the profile another chance when the alarm is older than this, or when it was passed over for as long; true when it does.
     pub(crate) fn forgive(&mut self, requests: u64, after: u64) -> bool {
         let forgiven = self
             .alarmed
@@ -123,7 +143,24 @@ impl Estimate {
             (self.window, self.in_window) = (0, 0);
             (self.late.sum, self.late.count) = (0.0, 0.0);
         }
-        forgiven
+        self.fade(after) || forgiven
+    }
+
+    /// Forgets half of what was seen where it was passed over for so long.
+    fn fade(&mut self, after: u64) -> bool {
+        if self.passed_over < after.max(1) {
+            return false;
+        }
+        self.passed_over = 0;
+        // What comes now says nothing together with calls of so long ago.
+        (self.window, self.in_window) = (0, 0);
+        let all = [
+            &mut self.accuracy,
+            &mut self.late,
+            &mut self.cost,
+            &mut self.energy,
+        ];
+        all.map(Mean::fade).contains(&true)
     }
 
     /// What a call is expected to be worth and to take.
@@ -202,6 +239,39 @@ mod tests {
         assert!(!estimate.forgive(alarm as u64 + 299, 300));
         assert!(estimate.forgive(alarm as u64 + 300, 300));
         assert!((estimate.expected().takes[1] - 0.05).abs() < 1e-9);
+    }
+
+    #[test]
+    fn who_is_passed_over_gets_back_half_of_its_profile_each_time() {
+        let mut estimate = estimate();
+        for n in 0..50 {
+            let dear = Call { cost: 0.3, ..call() };
+            estimate.see(&dear, true, n);
+        }
+        let expected = |estimate: &Estimate| estimate.expected().takes;
+        let before = expected(&estimate);
+        let passed_over = |estimate: &mut Estimate, times| {
+            (0..times).for_each(|_| estimate.pass_over());
+            estimate.forgive(1000, 300)
+        };
+        assert!(!passed_over(&mut estimate, 299));
+        assert_eq!(expected(&estimate), before);
+        assert!(passed_over(&mut estimate, 1));
+        for (after, before) in expected(&estimate)[..2].iter().zip(before) {
+            assert!(*after < before, "{after} {before}");
+        }
+        // As often as there is anything to forget.
+        let times = (0..20).filter(|_| passed_over(&mut estimate, 300)).count();
+        assert_eq!(times, 5);
+        let [cost, late, _] = expected(&estimate);
+        assert!(
+            (cost - 0.1).abs() < 0.01 && (late - 0.05).abs() < 0.002,
+            "{cost} {late}"
+        );
+        // Who is called keeps what was seen.
+        (0..299).for_each(|_| estimate.pass_over());
+        estimate.see(&call(), true, 2000);
+        assert!(!passed_over(&mut estimate, 299));
     }
 
     #[test]

@@ -3,6 +3,7 @@ mod ahead;
 mod tests;
 
 use super::credit::Turn;
+use super::estimate::Estimate;
 use super::ledger::Ledger;
 use super::plan::{RESOURCES, Resource};
 use super::task::check;
@@ -51,7 +52,8 @@ pub struct PixieSettings {
     pub caution: f64,
     /// The probability that 60 calls raise an alarm although the profile holds. Default 0.000001.
     pub false_alarms: f64,
-    /// Requests after which a profile that an alarm disproved is given another chance. Default 300.
+    /// Requests after which a profile that an alarm disproved is given another chance, and half of what was seen of a candidate is forgotten
+    /// that none of them has called. Default 300.
     pub forgive_after: u64,
 }
 
@@ -293,6 +295,11 @@ impl Selector for Pixie {
         let batch_ended = self.ledger.enter(served, served.calls.iter().map(right).sum());
         let mut surprise = batch_ended;
         let clock = self.ledger.clock();
+        for (task, state) in self.states.iter_mut().enumerate() {
+            if served.calls.iter().any(|call| call.task == task) {
+                state.estimates.iter_mut().for_each(Estimate::pass_over);
+            }
+        }
         for call in served.calls {
             let state = &mut self.states[call.task];
             let took = call.latency.as_secs_f64() * 1e3;

@@ -11,6 +11,15 @@ pub struct Backlog {
     /// When the waiting requests of each model came, counted from any fixed moment.
     arrived: Vec<VecDeque<Duration>>,
     pace: f64,
+    /// Batches that the device runs at once, and that it runs now.
+    #[serde(default = "one")]
+    servers: usize,
+    #[serde(default)]
+    busy: usize,
+}
+
+const fn one() -> usize {
+    1
 }
 
 /// How much the pace changes at most with one batch.
@@ -19,18 +28,30 @@ const STEP: f64 = 0.02;
 const SHARE: f64 = 0.95;
 
 impl Backlog {
-    /// Nothing waits.
+    /// Nothing waits, for one server.
     pub fn new(models: Arc<[ServedModel]>) -> Self {
         Self {
             arrived: vec![VecDeque::new(); models.len()],
             models,
             pace: 1.0,
+            servers: 1,
+            busy: 0,
         }
+    }
+
+    /// The same for so many servers.
+    pub(super) fn with_servers(self, servers: usize) -> Self {
+        Self { servers, ..self }
     }
 
     /// The models that are served.
     pub fn models(&self) -> &[ServedModel] {
         &self.models
+    }
+
+    /// How many batches the device runs at once, from 1.
+    pub fn servers(&self) -> usize {
+        self.servers.max(1)
     }
 
     /// The numbers of the models for which something waits.
@@ -100,6 +121,17 @@ impl Backlog {
             .find(|exit| self.seconds(model, *exit, batch) <= left)
     }
 
+    /// Whether a request is to be run that is late by the pace: the device is idle, no other waits, and by the profile it is in time with this
+    /// exit. Where the pace says that whatever comes is late, it could never be measured again: only batches do that.
+    pub(super) fn tries(&self, now: Duration, model: usize, exit: usize) -> bool {
+        let profile = &self.models[model];
+        let in_time = |due| now + profile.time(exit, 1) <= due;
+        self.busy == 0
+            && self.arrived.iter().map(VecDeque::len).sum::<usize>() == 1
+            && self.time(model, exit, 1) > profile.slo()
+            && self.due(model).is_some_and(in_time)
+    }
+
     /// Returns when it came.
     pub(super) fn join(&mut self, now: Duration, model: usize) -> Duration {
         // A clock that steps back must not make a request older than the one before it.
@@ -114,6 +146,16 @@ impl Backlog {
         let slow = took.as_secs_f64() > planned.as_secs_f64() * self.pace;
         let step = if slow { SHARE } else { SHARE - 1.0 };
         self.pace = (self.pace * (1.0 + STEP * step)).clamp(1e-3, 1e3);
+    }
+
+    /// Servers that run nothing.
+    pub(super) const fn free(&self) -> usize {
+        self.servers.saturating_sub(self.busy)
+    }
+
+    /// So many servers run nothing from now on.
+    pub(super) const fn set_free(&mut self, free: usize) {
+        self.busy = self.servers.saturating_sub(free);
     }
 
     pub(super) fn leave(&mut self, model: usize, count: usize) {
@@ -134,10 +176,10 @@ impl Backlog {
         self.models = models.into();
     }
 
-    /// Takes over the models of another backlog and its pace, not what waits in it.
+    /// Takes over the models of another backlog, its servers and its pace, not what waits in it.
     pub(super) fn follow(&mut self, other: &Self) {
         self.models = other.models.clone();
         self.arrived.resize(self.models.len(), VecDeque::new());
-        self.pace = other.pace;
+        (self.pace, self.servers, self.busy) = (other.pace, other.servers, other.busy);
     }
 }

@@ -3,7 +3,7 @@ use std::time::Duration;
 
 /// Deferred batching, in the way of Symphony (Chen et al., 2023): a batch waits for more requests until one more would make the
 /// oldest late; of batches that are ready the one due first starts. A request that cannot be answered in time any more is
-/// refused.
+/// refused, but for one that an idle device tries where all would be.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Deferred {
     /// Whether early exits are used: a batch then waits as if for the deepest, and runs up to the deepest still in time.
@@ -42,8 +42,9 @@ impl Deferred {
     }
 
     fn refuses(&self, now: Duration, backlog: &Backlog, model: usize) -> bool {
-        let time = backlog.time(model, self.least_exit(backlog, model), 1);
-        backlog.due(model).is_some_and(|due| now + time > due)
+        let exit = self.least_exit(backlog, model);
+        let late = |due| now + backlog.time(model, exit, 1) > due;
+        backlog.due(model).is_some_and(late) && !backlog.tries(now, model, exit)
     }
 
     /// When the batch of this model waits no longer: at once if it is full.

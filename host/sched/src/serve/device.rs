@@ -14,7 +14,6 @@ pub struct Device<R, P> {
     pub(super) backlog: Backlog,
     /// The requests of the backlog.
     requests: Vec<VecDeque<R>>,
-    free: usize,
 }
 
 /// What a device is to do next.
@@ -67,8 +66,7 @@ impl<R, P: Serve> Device<R, P> {
         Self {
             policy,
             requests: models.iter().map(|_| VecDeque::new()).collect(),
-            backlog: Backlog::new(models),
-            free: servers,
+            backlog: Backlog::new(models).with_servers(servers),
         }
     }
 
@@ -103,7 +101,7 @@ impl<R, P: Serve> Device<R, P> {
 
     /// A batch is done, which was planned to take so long and did take so long.
     pub fn finished(&mut self, planned: Duration, took: Duration) {
-        self.free += 1;
+        self.backlog.set_free(self.backlog.free() + 1);
         self.backlog.took(planned, took);
     }
 
@@ -112,7 +110,7 @@ impl<R, P: Serve> Device<R, P> {
     /// # Errors
     /// [`BadChoice`] when the policy wants what is not there; nothing has changed then.
     pub fn poll(&mut self, now: Duration) -> Result<Option<Action<R>>, BadChoice> {
-        if self.free == 0 {
+        if self.backlog.free() == 0 {
             return Ok(None);
         }
         let Some(choice) = self.policy.choose(now, &self.backlog) else {
@@ -123,7 +121,7 @@ impl<R, P: Serve> Device<R, P> {
                 let exits = self.backlog.models().get(model).map_or(0, |m| m.exits().len());
                 let most = self.backlog.models().get(model).map_or(0, ServedModel::most);
                 self.check(choice, model, exit < exits && (1..=most).contains(&batch), batch)?;
-                self.free -= 1;
+                self.backlog.set_free(self.backlog.free() - 1);
                 let planned = self.backlog.models()[model].time(exit, batch);
                 let requests = self.take(model, batch);
                 Ok(Some(Action::Run {
@@ -152,9 +150,9 @@ impl<R, P: Serve> Device<R, P> {
         &self.policy
     }
 
-    /// Everything that waits leaves, as after a failure; batches that run count as lost too.
-    pub fn clear(&mut self, servers: usize) -> Vec<R> {
-        self.free = servers;
+    /// Everything that waits leaves, as after a failure, and so many servers are free: batches that ran on these count as lost too.
+    pub fn clear(&mut self, free: usize) -> Vec<R> {
+        self.backlog.set_free(free);
         let models = 0..self.requests.len();
         models
             .flat_map(|model| {

@@ -51,7 +51,8 @@ impl EdgeServing {
     /// How urgent everything is after the next batch of a model.
     fn score(&self, now: Duration, backlog: &Backlog, model: usize, exit: usize) -> f64 {
         let batch = backlog.batch(model);
-        let seconds = backlog.seconds(model, exit, batch);
+        // With several servers the next one is free so much sooner.
+        let seconds = backlog.seconds(model, exit, batch) / backlog.servers() as f64;
         let after = |(other, urgency): (usize, &Urgency)| {
             let gone = if other == model { batch } else { 0 };
             urgency.after(now, seconds, gone)

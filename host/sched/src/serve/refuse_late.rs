@@ -2,13 +2,16 @@ use super::{Backlog, Choice, Serve};
 use std::time::Duration;
 
 /// Another policy, after every request is refused that even the fastest exit cannot answer in time any more: for users who
-/// would rather hear "no" at once than an answer too late.
+/// would rather hear "no" at once than an answer too late. Where the device is so slow that all would be refused, an idle one tries one now and
+/// then.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RefuseLate<P>(pub P);
 
 impl<P: Serve> Serve for RefuseLate<P> {
     fn choose(&mut self, now: Duration, backlog: &Backlog) -> Option<Choice> {
-        let late = |model: &usize| backlog.deepest_in_time(now, *model, 1).is_none();
+        let late = |model: &usize| {
+            backlog.deepest_in_time(now, *model, 1).is_none() && !backlog.tries(now, *model, 0)
+        };
         if let Some(model) = backlog.waiting_models().find(late) {
             return Some(Choice::Refuse { model, count: 1 });
         }

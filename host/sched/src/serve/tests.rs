@@ -173,6 +173,51 @@ fn what_is_too_late_may_be_refused() {
     assert_eq!(choice(policy, &[(0, 0), (40, 1)], 48), run(0, 0, 1));
 }
 
+/// Requests come one by one to a device that was so slow for a while that by its pace all are late, and that is not slow any more: the pace
+/// in the end.
+fn pace_after_a_slow_while<P: Serve>(policy: P, exit: usize) -> f64 {
+    let mut device = Device::new(models(), policy, 1);
+    let is_hopeless = |backlog: &Backlog| backlog.time(0, exit, 1) > ms(50);
+    while !is_hopeless(device.backlog()) {
+        device.finished(ms(1), ms(1000));
+    }
+    let mut now = ms(0);
+    while is_hopeless(device.backlog()) && now < ms(100_000) {
+        // Of two that wait, one is enough.
+        device.arrived(now, 0, 1);
+        device.arrived(now, 0, 2);
+        while let Some(action) = device.poll(now).unwrap() {
+            match action {
+                Action::Run {
+                    planned, requests, ..
+                } => {
+                    assert_eq!(requests, [2]);
+                    now += planned;
+                    device.finished(planned, planned);
+                }
+                Action::Refuse { requests, .. } => assert_eq!(requests, [1]),
+                Action::Wait { .. } => panic!("for nothing"),
+            }
+        }
+        now += ms(100);
+    }
+    device.backlog().pace()
+}
+
+#[test]
+fn a_device_that_was_slow_for_a_while_refuses_not_all_for_ever() {
+    let pace = pace_after_a_slow_while(RefuseLate(Edf), 0);
+    assert!((24.0..=25.0).contains(&pace), "{pace}");
+    let pace = pace_after_a_slow_while(Deferred::default(), 2);
+    assert!((6.0..=6.25).contains(&pace), "{pace}");
+    // What is late by its profile is refused all the same.
+    let mut device = device(RefuseLate(Edf), &[(0, 0)]);
+    while device.backlog().time(0, 0, 1) <= ms(50) {
+        device.finished(ms(1), ms(1000));
+    }
+    assert!(matches!(device.poll(ms(49)), Ok(Some(Action::Refuse { .. }))));
+}
+
 #[test]
 fn edgeserving_takes_back_the_exits_that_lose_the_least() {
     // In no danger: as the deadlines say, as deep as can be.

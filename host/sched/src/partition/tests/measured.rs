@@ -325,6 +325,26 @@ fn a_layer_that_looked_slow_gets_another_chance_while_its_tier_runs_others() {
 }
 
 #[test]
+fn a_layer_that_seems_to_take_no_time_gets_its_profile_back() {
+    let mut replanner = replanner(Weights::Everywhere);
+    let ran = |ms| Event::Computed {
+        tier: 2,
+        layers: vec![2],
+        ms,
+    };
+    for n in 1..=400 {
+        replanner.handle(SECOND / 1000 * n, ran(0.0)).unwrap();
+    }
+    assert!((9e-6..1e-4).contains(&takes(&replanner, 2, &[2])));
+    // Nobody hears of it any more.
+    for tick in 1..=400 {
+        replanner.handle(SECOND + SECOND / 2 * tick, Event::Tick).unwrap();
+        assert!(takes(&replanner, 2, &[2]) < 10.1, "{tick}");
+    }
+    assert!(takes(&replanner, 2, &[2]) > 9.9);
+}
+
+#[test]
 fn who_was_slow_shows_when_the_link_is_heard_of() {
     // 50 kB take 22 ms, the two layers on the fog 100; after a second nothing has come.
     let unanswered = || Event::Unanswered {

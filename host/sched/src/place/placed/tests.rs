@@ -123,12 +123,23 @@ fn where_nobody_can_take_it_it_goes_where_calls_go() {
         placed.told(),
         "where `one` runs: where a call of it goes because no node that can be reached holds what it takes"
     );
+    let told = says(Ok(Vec::new())).0.place(millis(1), situation()).told();
+    assert!(told.ends_with("the policy names no node for it now"), "{told}");
+}
+
+#[test]
+fn where_every_core_is_busy_it_waits_for_the_best() {
     let mut known = situation();
-    for slot in known.fleet.nodes.iter_mut().flat_map(|node| &mut node.slots) {
-        slot.free_at = 2.0;
+    for (node, free_at) in known.fleet.nodes.iter_mut().zip([9.0, 2.0, 5.0]) {
+        node.slots.iter_mut().for_each(|slot| slot.free_at = free_at);
+    }
+    for policy in BuiltIn::ALL {
+        let placed = Placed::by(policy, known.clone());
+        assert_eq!(placed.chosen(), Some(1), "{policy:?}");
     }
     let told = Placed::by(BuiltIn::Fate, known).told();
-    assert!(told.ends_with("the policy names no node for it now"), "{told}");
+    let ends = format!("{}, which would be best, is busy for another 2 s", short(1));
+    assert!(told.ends_with(&ends), "{told}");
 }
 
 #[test]
