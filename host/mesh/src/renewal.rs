@@ -2,7 +2,6 @@
 //! a revocation, another root key, a membership to renew. It is the gate's own exchange, on a stream of the connection.
 
 use crate::gate::again;
-use crate::membership::Right;
 use crate::mesh::{Inner, Mesh};
 use crate::peers::Peer;
 use crate::swarm::Order;
@@ -43,10 +42,13 @@ impl Mesh {
     /// Whether all have heard of the news with this number, and nothing is left to be renewed.
     async fn tell(&self, number: u64) -> bool {
         let standing = &self.0.standing;
+        if let Err(error) = standing.renew_itself() {
+            tracing::warn!(%error, "the membership of the node with the root key is not renewed");
+        }
         let renew = standing.wants_renewal();
         let issues = |peer: &Peer| {
             let member = peer.member.as_ref();
-            member.is_some_and(|member| member.rights.allows(&Right::Issue))
+            member.is_some_and(|member| standing.may_be_renewed_by(member))
         };
         let (connected, away): (Vec<Peer>, Vec<Peer>) = self
             .0
@@ -95,5 +97,27 @@ pub(crate) async fn show_again(mesh: Weak<Inner>, mut begun: IncomingStreams) {
                 tracing::debug!(%peer, %error, "a member does not tell");
             }
         });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::membership::{Issuer, RootKey, Terms, UnixTime};
+    use crate::support::{start, until};
+    use karman_types::Tier;
+    use std::time::Duration;
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn the_node_that_holds_the_root_key_stays_a_member_though_it_is_never_started_again() {
+        let root = RootKey::generate().unwrap();
+        let node = start(None, Some(&root));
+        let standing = node.mesh.standing();
+        let long_ago = UnixTime::from_seconds(standing.now().seconds() - 3600);
+        let terms = Terms::usual(Tier::Edge, standing.now().after(Duration::from_secs(60)));
+        let before = Issuer::root(&root).issue(&standing.public_key(), &terms, long_ago);
+        standing.keep(before.unwrap()).unwrap();
+        standing.revoke(&[7; 32]).unwrap();
+        let lasts = || standing.own().unwrap().not_after > terms.not_after;
+        until("it is not renewed", lasts).await;
     }
 }

@@ -316,14 +316,19 @@ impl Standing {
         let given = judge(&membership)?;
         self.times.signed(given.member.issued);
         let own = own.and_then(|own| judge(&own).ok());
-        if own.is_some_and(|own| age(&given) < age(&own)) {
+        if own.as_ref().is_some_and(|own| age(&given) < age(own)) {
             self.refused("old-membership");
+            return Ok(());
+        }
+        // By the word of a node it would go with that one, should it be revoked.
+        let is_of_root = |judged: &Judged| judged.member.issuer.is_none();
+        if own.is_some_and(|own| is_of_root(&own) && !own.is_late(now)) && !is_of_root(&given) {
             return Ok(());
         }
         self.keep(membership)
     }
 
-    fn keep(&self, membership: Membership) -> Result<(), GateError> {
+    pub(crate) fn keep(&self, membership: Membership) -> Result<(), GateError> {
         self.store
             .mesh()
             .put(MEMBERSHIP, &ByteBuf::from(membership.encode()))?;

@@ -13,6 +13,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// How far ahead contacts are computed.
 const AHEAD: Duration = Duration::from_secs(2 * 86_400);
+/// How long before files are read again that could not be.
+const AGAIN: Duration = Duration::from_secs(30);
 
 /// The contacts of a configuration that touch this stretch of time: those of the file `contacts` and, where no other time is played,
 /// those of `[mesh.orbits]`. Reads both files.
@@ -21,6 +23,14 @@ const AHEAD: Duration = Duration::from_secs(2 * 86_400);
 /// `invalid` with the file and what is wrong with it.
 pub fn contact_plan(config: &MeshConfig, from: Time, ahead: Duration) -> Result<ContactPlan, TaskError> {
     let until = from + ahead;
+    let mut contacts = contacts(config, from, until)?;
+    contacts.retain(|contact| contact.start < until);
+    plan_of(contacts)
+}
+
+/// The contacts after this time: all that are written down, for what is sent now may need one in a month, and those that are computed until
+/// then.
+fn contacts(config: &MeshConfig, from: Time, until: Time) -> Result<Vec<Contact>, TaskError> {
     let mut contacts: Vec<Contact> = Vec::new();
     if let Some(path) = &config.contacts {
         let plan = ContactPlan::from_toml(&read(path)?).map_err(|error| wrong(path, &error))?;
@@ -29,9 +39,14 @@ pub fn contact_plan(config: &MeshConfig, from: Time, ahead: Duration) -> Result<
     if let Some(orbits) = &config.orbits
         && orbits.replay.is_none()
     {
-        contacts.extend(computed(orbits, from, until)?);
+        let computed = computed(orbits, from, until)?.into_iter();
+        contacts.extend(computed.filter(|contact| contact.start < until));
     }
-    contacts.retain(|contact| contact.end > from && contact.start < until);
+    contacts.retain(|contact| contact.end > from);
+    Ok(contacts)
+}
+
+fn plan_of(contacts: Vec<Contact>) -> Result<ContactPlan, TaskError> {
     ContactPlan::new(contacts)
         .map_err(|error: PlanError| TaskError::invalid(error.to_string()).with_field("contacts"))
 }
@@ -105,9 +120,11 @@ pub(crate) struct Contacts {
     plan: Arc<ContactPlan>,
     in_orbit: Arc<[(NodeId, Satellite)]>,
     replay: Option<Replay>,
+    /// When it was brought up to date last, and when that failed last, where it did since.
     computed: Option<Time>,
-    /// When the plan's file and that of the replay were written.
-    changed: [Option<SystemTime>; 2],
+    failed: Option<Time>,
+    /// When the plan's file, that of the elements and that of the replay were written.
+    changed: [Option<SystemTime>; 3],
     /// How often it was brought up to date.
     version: u64,
 }
@@ -120,41 +137,65 @@ impl Contacts {
             in_orbit: Arc::default(),
             replay: None,
             computed: None,
-            changed: [None; 2],
+            failed: None,
+            changed: [None; 3],
             version: 0,
         }
     }
 
     /// The plan from now on. Where a file cannot be read, the plan before stays.
     pub(crate) fn plan(&mut self, now: Time) -> &Arc<ContactPlan> {
-        let modified = |path: &PathBuf| std::fs::metadata(path).and_then(|file| file.modified()).ok();
-        let replay = self
-            .config
-            .orbits
-            .as_ref()
-            .and_then(|orbits| orbits.replay.as_ref());
-        let changed = [self.config.contacts.as_ref(), replay].map(|file| file.and_then(modified));
-        let old = self
-            .computed
-            .is_none_or(|computed| now.since(computed) > AHEAD / 2);
-        if old || changed != self.changed {
-            (self.computed, self.changed) = (Some(now), changed);
-            self.version += 1;
-            match contact_plan(&self.config, now, AHEAD) {
-                Ok(plan) => self.plan = Arc::new(plan),
-                Err(error) => tracing::error!(%error, "the contact plan stays as it was"),
-            }
-            // What is wrong with them was told just now.
-            if let Some(Ok(satellites)) = self.config.orbits.as_ref().map(in_orbit) {
-                self.in_orbit = satellites.into();
-            }
-            match replay.map(|file| played_from(file)) {
-                Some(Ok(replay)) => self.replay = Some(replay),
-                Some(Err(error)) => tracing::error!(%error, "the time that is played stays as it was"),
-                None => {}
-            }
+        let changed = self.files_changed();
+        if changed != self.changed || self.is_due(now) {
+            self.changed = changed;
+            self.bring_up_to_date(now);
         }
         &self.plan
+    }
+
+    fn files_changed(&self) -> [Option<SystemTime>; 3] {
+        let modified = |path: &PathBuf| std::fs::metadata(path).and_then(|file| file.modified()).ok();
+        let orbits = self.config.orbits.as_ref();
+        let elements = orbits.map(|orbits| &orbits.elements);
+        let replay = orbits.and_then(|orbits| orbits.replay.as_ref());
+        [self.config.contacts.as_ref(), elements, replay].map(|file| file.and_then(modified))
+    }
+
+    /// Whether it is to be brought up to date though no file has changed: time has passed, or the clock was set back.
+    fn is_due(&self, now: Time) -> bool {
+        let is_past = |then: Time, time: Duration| now < then || now.since(then) > time;
+        match self.failed {
+            Some(failed) => is_past(failed, AGAIN),
+            None => self.computed.is_none_or(|computed| is_past(computed, AHEAD / 2)),
+        }
+    }
+
+    fn bring_up_to_date(&mut self, now: Time) {
+        self.version += 1;
+        match contacts(&self.config, now, now + AHEAD).and_then(plan_of) {
+            Ok(plan) => {
+                self.plan = Arc::new(plan);
+                (self.computed, self.failed) = (Some(now), None);
+            }
+            Err(error) => {
+                tracing::error!(%error, "the contact plan stays as it was");
+                self.failed = Some(now);
+            }
+        }
+        let orbits = self.config.orbits.as_ref();
+        // What is wrong with them was told just now.
+        if let Some(Ok(satellites)) = orbits.map(in_orbit) {
+            self.in_orbit = satellites.into();
+        }
+        let replay = orbits.and_then(|orbits| orbits.replay.as_ref());
+        match replay.map(|file| played_from(file)) {
+            Some(Ok(replay)) => self.replay = Some(replay),
+            Some(Err(error)) => {
+                tracing::error!(%error, "the time that is played stays as it was");
+                self.failed = Some(now);
+            }
+            None => {}
+        }
     }
 
     /// What people may see of it now, to be computed where nobody waits for the plan.
@@ -226,6 +267,72 @@ mod tests {
         )
         .unwrap();
         assert!(late.contacts_between(station, other).is_empty());
+    }
+
+    #[test]
+    fn a_node_knows_what_is_written_down_however_far_ahead() {
+        let folder = tempfile::tempdir().unwrap();
+        let written = "[[contact]]\nfrom = \"00000000000000bb\"\nto = \"00000000000000cc\"\n\
+            start = \"2008-10-10T00:00:00Z\"\nend = \"2008-10-10T01:00:00Z\"\nrate = \"1 Mbit/s\"\n";
+        let config = config(folder.path(), written);
+        let now: Time = "2008-09-20T12:00:00Z".parse().unwrap();
+        let [satellite, station, other] =
+            ["00000000000000aa", "00000000000000bb", "00000000000000cc"].map(|id| id.parse().unwrap());
+        let plan = Contacts::new(config.clone()).plan(now).clone();
+        assert_eq!(plan.contacts_between(station, other).len(), 1);
+        let passes = plan.contacts_between(station, satellite);
+        assert!(!passes.is_empty() && passes.iter().all(|pass| pass.start < now + AHEAD));
+        // Who asks for two days gets two days.
+        let shown = contact_plan(&config, now, AHEAD).unwrap();
+        assert!(shown.contacts_between(station, other).is_empty());
+        assert_eq!(shown.contacts_between(station, satellite), passes);
+    }
+
+    #[test]
+    fn a_plan_is_computed_anew_when_the_clock_is_set_back() {
+        let folder = tempfile::tempdir().unwrap();
+        let [station, satellite] = ["00000000000000bb", "00000000000000aa"].map(|id| id.parse().unwrap());
+        let mut contacts = Contacts::new(config(folder.path(), ""));
+        let now: Time = "2008-09-20T12:00:00Z".parse().unwrap();
+        contacts.plan(now + 10 * AHEAD);
+        let passes = contacts.plan(now).contacts_between(station, satellite).to_vec();
+        assert!(
+            passes.iter().any(|pass| pass.start < now + AHEAD / 4),
+            "{passes:?}"
+        );
+        // A day later it is computed further.
+        let later = now + AHEAD * 3 / 4;
+        let passes = contacts.plan(later).contacts_between(station, satellite).to_vec();
+        assert!(passes.iter().any(|pass| pass.start > now + AHEAD), "{passes:?}");
+    }
+
+    #[test]
+    fn what_could_not_be_read_is_tried_again_soon_and_elements_when_they_change() {
+        let folder = tempfile::tempdir().unwrap();
+        let config = config(folder.path(), "");
+        let elements = config.orbits.as_ref().unwrap().elements.clone();
+        let modified = SystemTime::now();
+        let write = |text: &str, seconds: u64| {
+            std::fs::write(&elements, text).unwrap();
+            let file = std::fs::File::options().write(true).open(&elements).unwrap();
+            file.set_modified(modified + Duration::from_secs(seconds))
+                .unwrap();
+        };
+        let mut contacts = Contacts::new(config);
+        let now: Time = "2008-09-20T12:00:00Z".parse().unwrap();
+        let is_planned = |contacts: &mut Contacts, now| !contacts.plan(now).contacts().is_empty();
+        write("nothing of use", 0);
+        assert!(!is_planned(&mut contacts, now));
+        // As if it had been a disk that refused: the file is as it was.
+        write(ISS, 0);
+        assert!(!is_planned(&mut contacts, now + AGAIN / 2));
+        assert!(is_planned(&mut contacts, now + 2 * AGAIN));
+
+        let before = contacts.plan(now + 2 * AGAIN).contacts().to_vec();
+        // Half a round further.
+        write(&ISS.replace("325.0288", "145.0288"), 1);
+        let after = contacts.plan(now + 2 * AGAIN).contacts().to_vec();
+        assert!(!after.is_empty() && after != before);
     }
 
     #[test]

@@ -59,6 +59,14 @@ impl Issuer {
         matches!(self.signer, Signer::Root(_))
     }
 
+    /// The last second that it can be one.
+    pub(crate) fn ends(&self) -> UnixTime {
+        match &self.signer {
+            Signer::Root(_) => UnixTime::MAX,
+            Signer::Issuer(token) => token.claims.terms.not_after,
+        }
+    }
+
     /// Whether it gives memberships: one with `revoke` alone does not.
     pub fn admits(&self) -> bool {
         self.signer.needs(Right::Issue).is_ok()
@@ -98,7 +106,8 @@ impl Issuer {
             mesh: self.mesh(),
             key: *node,
             terms: terms.clone(),
-            issued: now,
+            // The clock may be behind that of who has let it in.
+            issued: now.max(self.signer.since()),
         };
         let membership = Membership {
             issuer: self.token.clone(),
@@ -200,7 +209,8 @@ impl Issuer {
         at: UnixTime,
     ) -> Result<Charter, MembershipError> {
         self.signer.may_charter(at)?;
-        Charter::sign(self.mesh(), keepers, before, at, self.token.clone(), &self.seed)
+        let signer = (&self.signer, self.token.clone());
+        Charter::sign(keepers, before, at, signer, &self.seed)
     }
 
     /// The word of this root key that another takes its place. What it has signed is good `until` then.

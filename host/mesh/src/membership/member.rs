@@ -27,7 +27,8 @@ pub struct Member {
     pub tier: Tier,
     /// What it may do.
     pub rights: Rights,
-    /// When the membership was signed. Where that is later than the reader's clock, the clock is behind.
+    /// When the membership was signed: no earlier than that of its issuer, and no later than its end, whatever it says. Where
+    /// that is later than the reader's clock, the clock is behind.
     pub issued: UnixTime,
     /// The last second the membership is good for.
     pub not_after: UnixTime,
@@ -83,7 +84,7 @@ impl Membership {
             },
             tier: claims.terms.tier,
             rights: claims.terms.rights.clone(),
-            issued: claims.issued,
+            issued: claims.issued.max(signer.since()).min(claims.terms.not_after),
             not_after: claims.terms.not_after,
         })
     }

@@ -38,6 +38,14 @@ impl Signer {
         }
     }
 
+    /// Since when it may sign: what says that it was signed before counts from then, or its life would look longer than its issuer's.
+    pub(super) fn since(&self) -> UnixTime {
+        match self {
+            Self::Root(_) => UnixTime::from_seconds(0),
+            Self::Issuer(token) => token.claims.issued,
+        }
+    }
+
     /// Whether its own membership still holds.
     pub(super) fn stands(&self, now: UnixTime, revoked: &Revocations) -> Result<(), MembershipError> {
         let Self::Issuer(token) = self else {

@@ -4,8 +4,9 @@ use super::roots::Roots;
 use super::{MESH, Standing};
 use crate::gate::GateError;
 use crate::membership::{
-    Charter, Kind, Lineage, Member, Membership, MembershipError, MeshKey, Signed, UnixTime,
+    Charter, Kind, Lineage, Member, Membership, MembershipError, MeshKey, Right, Signed, UnixTime,
 };
+use karman_types::NodeId;
 use serde_bytes::ByteBuf;
 use tokio::sync::watch;
 
@@ -50,18 +51,23 @@ impl Standing {
         let now = self.now();
         let roots = self.roots.read();
         let (member, _) = roots.under(now, |mesh, revoked| signed.verify(kind, mesh, now, revoked))?;
-        roots.revoked.check(&member.key)?;
+        roots.check(&member)?;
         Ok(member)
     }
 
     /// Which nodes are the keepers, as another node says.
     ///
     /// # Errors
-    /// Those of [`Charter::decode`].
+    /// Those of [`Charter::decode`]; `Revoked` where who has signed it is; `Malformed` for a number that is the present root key's.
     pub fn charter_of(&self, bytes: &[u8]) -> Result<Charter, MembershipError> {
-        let read = |mesh: &MeshKey, _: &_| Charter::decode(mesh, bytes);
-        let (charter, _) = self.roots.read().under(self.now(), read)?;
-        Ok(charter)
+        let (now, roots) = (self.now(), self.roots.read());
+        let charter = charter_under(&roots, bytes, now)?;
+        match charter.issuer() {
+            Some(by) if roots.excludes(by, now) => Err(MembershipError::Revoked {
+                node: NodeId::of_key(by),
+            }),
+            _ => Ok(charter),
+        }
     }
 
     /// The same, of what this node has taken before, however long ago the root key that signed it was replaced.
@@ -69,9 +75,7 @@ impl Standing {
     /// # Errors
     /// Those of [`Charter::decode`].
     pub fn known_charter(&self, bytes: &[u8]) -> Result<Charter, MembershipError> {
-        let read = |mesh: &MeshKey, _: &_| Charter::decode(mesh, bytes);
-        let (charter, _) = self.roots.read().under(UnixTime::default(), read)?;
-        Ok(charter)
+        charter_under(&self.roots.read(), bytes, UnixTime::default())
     }
 
     /// Whether its own membership was signed by a key that was replaced, or is past half of its life.
@@ -80,7 +84,13 @@ impl Standing {
             return false;
         };
         let judged = self.roots.read().judge(&own, &self.key, now);
-        judged.is_ok_and(|judged| judged.until.is_some() || judged.member.is_past_half(now))
+        judged.is_ok_and(|judged| judged.is_due(now))
+    }
+
+    /// Whether its own membership may be renewed by this member: where another node has signed it, by that one only.
+    pub(crate) fn may_be_renewed_by(&self, member: &Member) -> bool {
+        let is_its = |own: Member| own.issuer.is_none_or(|by| by == member.key);
+        member.rights.allows(&Right::Issue) && self.own().is_none_or(is_its)
     }
 
     /// Changes whenever this node knows something that those it is connected with may not.
@@ -153,4 +163,13 @@ impl Standing {
         *roots = next;
         Ok(self.store.mesh().put(MESH, &roots.mesh())?)
     }
+}
+
+/// A charter by the root key that the mesh has, or one that it had. By the latter it leaves the present one higher numbers.
+fn charter_under(roots: &Roots, bytes: &[u8], now: UnixTime) -> Result<Charter, MembershipError> {
+    let (charter, until) = roots.under(now, |mesh, _| Charter::decode(mesh, bytes))?;
+    if until.is_some() {
+        charter.check_number()?;
+    }
+    Ok(charter)
 }

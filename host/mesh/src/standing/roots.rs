@@ -37,6 +37,20 @@ pub(super) struct Judged {
     pub(super) until: Option<UnixTime>,
 }
 
+impl Judged {
+    /// Whether it is time to renew it.
+    pub(super) const fn is_due(&self, now: UnixTime) -> bool {
+        self.until.is_some() || self.member.is_past_half(now)
+    }
+
+    /// Whether a quarter of its life is left at most.
+    pub(super) fn is_late(&self, now: UnixTime) -> bool {
+        let end = self.member.not_after;
+        let end = self.until.map_or(end, |until| until.min(end));
+        end.seconds().saturating_sub(now.seconds()) <= self.member.life().as_secs() / 4
+    }
+}
+
 impl Roots {
     pub(super) const fn new(mesh: MeshKey) -> Self {
         Self {
@@ -174,8 +188,17 @@ impl Roots {
         now: UnixTime,
     ) -> Result<Judged, MembershipError> {
         let (member, until) = self.under(now, |mesh, revoked| membership.verify(mesh, key, now, revoked))?;
-        self.revoked.check(key)?;
+        self.check(&member)?;
         Ok(Judged { member, until })
+    }
+
+    /// Refuses one who is revoked by now, or whose issuer is, whichever root key has signed for them.
+    pub(super) fn check(&self, member: &Member) -> Result<(), MembershipError> {
+        self.revoked.check(&member.key)?;
+        member
+            .issuer
+            .iter()
+            .try_for_each(|issuer| self.revoked.check(issuer))
     }
 
     /// Whether this is the root key, or one that was replaced and still holds.

@@ -246,6 +246,7 @@ impl Driver {
             let addresses: Vec<String> = self.met.values().map(ToString::to_string).collect();
             self.standing.remember_entrances(&addresses);
         }
+        self.reach.forget(Instant::now());
         self.settle();
         self.punch_again();
         self.announce_due();
@@ -332,11 +333,12 @@ impl Driver {
                 self.swarm.close_connection(connection);
             }
             BehaviourEvent::Reachable(autonat::v2::client::Event {
-                tested_addr,
-                result: Ok(()),
-                ..
+                tested_addr, result, ..
             }) => {
-                self.reach.confirmed(&tested_addr);
+                match result {
+                    Ok(()) => self.reach.confirmed(&tested_addr, Instant::now()),
+                    Err(_) => self.reach.refuted(&tested_addr),
+                }
                 self.settle();
             }
             BehaviourEvent::Kad(kad::Event::RoutingUpdated {

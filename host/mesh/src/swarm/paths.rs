@@ -65,7 +65,8 @@ impl Driver {
     ) {
         let path = Path::of(endpoint);
         self.failures.succeeded(endpoint.get_remote_address());
-        self.reach.connected(connection, endpoint, first);
+        self.reach
+            .connected((peer, connection), endpoint, first, Instant::now());
         self.met_first.get_or_insert_with(Instant::now);
         self.has_come(peer);
         if let ConnectedPoint::Dialer { address, .. } = endpoint
@@ -164,7 +165,7 @@ impl Driver {
     }
 
     pub(super) fn closed(&mut self, peer: PeerId, connection: ConnectionId) {
-        self.reach.closed(&connection);
+        self.reach.closed(&connection, Instant::now());
         self.tries.remove(&connection);
         if !self.swarm.is_connected(&peer) {
             self.relays.lost(&peer);

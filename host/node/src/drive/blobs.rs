@@ -9,7 +9,7 @@ use crate::services::{blocking, store_error};
 use bytes::Bytes;
 use karman_mesh::membership::Member;
 use karman_mesh::{Ask, CallHead, MOST_GROUPS, PeerId, Ticket, Wanted};
-use karman_store::Slices;
+use karman_store::{Partial, Slices, StoreError};
 use karman_types::{Digest, NodeId, TaskError, TaskResponse};
 use parking_lot::Mutex;
 use std::collections::HashMap;
@@ -20,6 +20,9 @@ use std::time::Duration;
 const MOST_COMPONENT: u64 = 64 << 20;
 /// How long nodes may read a component after it was deployed, from this node and from each other.
 const TICKET: Duration = Duration::from_secs(86_400);
+
+/// The field of an error that says that too much is being received now.
+pub(super) const RECEIVING: &str = "partial";
 
 /// Components that this node deploys elsewhere, and need not run itself.
 #[derive(Default)]
@@ -231,7 +234,7 @@ impl Node {
         let store = self.runtime().home().store()?;
         let here = blocking(move || match store.blobs().read(&digest) {
             Ok(bytes) => Ok(Ok(bytes)),
-            Err(_) => store.blobs().receive(digest, size).map(Err).map_err(store_error),
+            Err(_) => received(store.blobs().receive(digest, size)).map(Err),
         });
         let partial = match here.await? {
             Ok(bytes) => return Ok(bytes),
@@ -248,5 +251,41 @@ impl Node {
             "fetched"
         );
         blocking(move || partial.lock().read().map_err(store_error)).await
+    }
+}
+
+/// What became of beginning to receive a blob; that too much is being received can be told from all else.
+fn received(begun: Result<Partial, StoreError>) -> Result<Partial, TaskError> {
+    begun.map_err(|error| match error {
+        StoreError::Limit { field: RECEIVING, .. } => store_error(error).with_field(RECEIVING),
+        error => store_error(error),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::parcels::{not_received, wants_room};
+    use super::*;
+    use karman_store::{Store, StoreLimits};
+    use karman_types::ByteSize;
+
+    #[test]
+    fn a_bundle_for_which_too_much_is_being_received_is_asked_for_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let limits = StoreLimits {
+            partial: ByteSize(100),
+            blob: ByteSize(200),
+            ..StoreLimits::default()
+        };
+        let store = Store::open_with(folder.path(), limits).unwrap();
+        let begin = |name: &[u8], size| {
+            let begun = received(store.blobs().receive(Digest::of(name), size));
+            begun.map_err(|error| wants_room(&not_received(error)))
+        };
+        let first = begin(b"first", 80).unwrap();
+        assert_eq!(begin(b"second", 40).err(), Some(true));
+        assert_eq!(begin(b"too long", 201).err(), Some(false));
+        drop(first);
+        begin(b"second", 40).unwrap();
     }
 }

@@ -4,6 +4,7 @@
 //! telling the next one of it, which then fetches it like any blob: what a contact cuts goes on in the next one. It keeps
 //! its own copy until the next node has it on its disk.
 
+mod meet;
 mod next;
 mod not_now;
 mod under_way;
@@ -11,9 +12,10 @@ mod under_way;
 pub(super) use next::priority;
 pub(super) use under_way::Opening;
 
+use self::meet::{keep_to, meet};
 use self::next::{Going, open_all, waiting};
 use self::not_now::NotNow;
-use self::under_way::Busy;
+use self::under_way::{Busy, Coming};
 use super::away::listen;
 use super::chances::with_chances;
 use super::mesh_of;
@@ -69,6 +71,8 @@ pub(crate) struct Bundles {
     /// Those with attempts that found no place to run.
     put_off: Mutex<HashSet<Digest>>,
     places: Arc<Semaphore>,
+    /// Bytes of the bundles that each member brings and that are being fetched.
+    coming: Mutex<HashMap<NodeId, u64>>,
     looked: Mutex<Time>,
     changed: Notify,
     /// The same, for who waits for a place meanwhile.
@@ -87,6 +91,7 @@ impl Bundles {
             orders: Mutex::default(),
             put_off: Mutex::default(),
             places: Arc::new(Semaphore::new(MOST_AT_ONCE)),
+            coming: Mutex::default(),
             looked: Mutex::new(contacts::now()),
             changed: Notify::new(),
             came: Notify::new(),
@@ -166,6 +171,11 @@ impl Bundles {
         })
     }
 
+    /// A member brings a bundle of this length.
+    pub(super) fn comes(self: &Arc<Self>, by: NodeId, bytes: u64) -> Coming {
+        Coming::new(self.clone(), by, bytes)
+    }
+
     /// A place for an attempt, if one is free.
     pub(super) fn place(&self) -> Option<OwnedSemaphorePermit> {
         self.places.clone().try_acquire_owned().ok()
@@ -219,7 +229,7 @@ async fn look(node: &Node) -> Result<Duration, TaskError> {
     let here = node.runtime().id();
     let mesh = mesh_of(node)?;
     let plan = node.bundles().plan(now);
-    keep_to(node, mesh, &plan, now).await;
+    let begun = keep_to(node, mesh, &plan, now).await;
     if node.runtime().config().mesh.plans_contacts() {
         listen(node, mesh, &plan).await;
     }
@@ -240,6 +250,12 @@ async fn look(node: &Node) -> Result<Duration, TaskError> {
             tokio::spawn(send_all(node.clone(), *contact, planned, busy));
         }
     }
+    for (other, end) in begun {
+        // Who has something to send dials, too.
+        if let Some(busy) = node.bundles().begin(other) {
+            tokio::spawn(meet(node.downgrade(), end, busy));
+        }
+    }
     let edges = plan
         .contacts_of(here)
         .flat_map(|contact| [contact.start, contact.end]);
@@ -247,39 +263,6 @@ async fn look(node: &Node) -> Result<Duration, TaskError> {
     let wait = next.map_or(LOOK, |next| next.since(contacts::now()));
     let is_file = node.runtime().config().mesh.contacts.is_some();
     Ok(wait.min(if is_file { LOOK_AT_FILE } else { LOOK }))
-}
-
-/// Ends the connections of contacts that are over, for what is left of them would swallow what the next one is to bring; and
-/// dials where one has begun, whichever side has something to send: perhaps only one of the two knows where the other is.
-async fn keep_to(node: &Node, mesh: &Mesh, plan: &ContactPlan, now: Time) {
-    let before = std::mem::replace(&mut *node.bundles().looked.lock(), now);
-    let here = node.runtime().id();
-    let passed = |edge: Time| edge > before && edge <= now;
-    let edges = plan
-        .contacts_of(here)
-        .filter(|contact| passed(contact.start) || passed(contact.end))
-        .map(|contact| {
-            if contact.from == here {
-                contact.to
-            } else {
-                contact.from
-            }
-        });
-    for other in edges.collect::<HashSet<NodeId>>() {
-        let Some(id) = mesh.key_of(other).and_then(|key| karman_mesh::peer_of(&key)) else {
-            continue;
-        };
-        if plan
-            .open(here, other, now)
-            .or_else(|| plan.open(other, here, now))
-            .is_none()
-        {
-            tracing::info!(node = %other, "the contact is over");
-            mesh.disconnect(id).await;
-        } else if !mesh.is_connected(&id) {
-            mesh.connect(id).await;
-        }
-    }
 }
 
 /// Sends a node all that goes its way while the contact lasts.

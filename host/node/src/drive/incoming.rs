@@ -3,7 +3,7 @@
 use super::away::{self, Come, run_away};
 use super::bundles::{MOST_BUNDLE, Opening, Terms, known};
 use super::mesh_of;
-use super::parcels::{MOST_LIFETIME, kept, must_have_room, record, too_long};
+use super::parcels::{MOST_LIFETIME, kept, must_have_room, not_received, record, too_long};
 use super::serve::peer_of;
 use crate::node::Node;
 use crate::services::{blocking, store_error};
@@ -34,7 +34,9 @@ impl Node {
             }
             Some(_) => return Ok(()),
         }
-        must_have_room(&store, from.node, size).await?;
+        // Until it is among those that the member has brought it counts here: what comes slowly takes room, too.
+        let coming = self.bundles().comes(from.node, size);
+        must_have_room(&store, from.node, coming.of_member()).await?;
         let wanted = Wanted {
             digest,
             size,
@@ -42,7 +44,7 @@ impl Node {
             ticket: Bytes::new(),
             anywhere: false,
         };
-        let bytes = self.fetch(wanted, peer_of(from)?).await?;
+        let bytes = self.fetch(wanted, peer_of(from)?).await.map_err(not_received)?;
         let by = from.node;
         let taken = blocking(move || {
             let taken = keep(&store, &bytes, by);
@@ -52,6 +54,7 @@ impl Node {
             taken
         });
         taken.await?;
+        drop(coming);
         tracing::info!(bundle = %digest.short(), from = %from.node, "a bundle has come");
         self.bundles().changed();
         Ok(())

@@ -330,12 +330,15 @@ impl Node {
     /// `unavailable` when this node is no issuer or has not met the other.
     pub fn revoke(&self, id: NodeId) -> Result<(), TaskError> {
         let mesh = mesh_of(self)?;
-        let member = mesh
-            .peers()
-            .into_iter()
-            .find_map(|peer| peer.member.filter(|member| member.node == id))
-            .ok_or_else(|| TaskError::unavailable(format!("node {} has not been met", id.short())))?;
-        mesh.standing().revoke(&member.key).map_err(refused)
+        let mut peers = mesh.peers().into_iter();
+        let is_there = peers.find_map(|peer| peer.member.filter(|member| member.node == id));
+        // It may have been met long ago only, before this node was started.
+        let key = is_there.map(|member| member.key).or_else(|| mesh.key_of(id));
+        let unknown = || {
+            TaskError::unavailable(format!("node {} has not been met", id.short()))
+                .with_hint("revoke it on an issuer that has met it: a node's id does not tell its key")
+        };
+        mesh.standing().revoke(&key.ok_or_else(unknown)?).map_err(refused)
     }
 
     /// Takes nothing new, lets what runs end, and hands accepted tasks that wait over to the nodes in reach, the nearest first;
@@ -385,5 +388,63 @@ impl Node {
     ) -> Result<(TaskResponse, Ran), TaskError> {
         let calls = self.calls();
         calls.call(task, request, context, Some(hedge_after)).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::NodeConfig;
+    use crate::logs::LogRing;
+    use crate::runtime::RuntimeOptions;
+    use karman_mesh::membership::{RootKey, Terms};
+    use karman_store::{NodeKeys, Store};
+    use serde_bytes::ByteBuf;
+
+    /// As a node remembers another.
+    #[derive(Serialize)]
+    struct Known {
+        key: ByteBuf,
+        addresses: Vec<String>,
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn who_was_met_before_a_node_was_started_can_be_revoked() {
+        let folder = tempfile::tempdir().unwrap();
+        let state = folder.path().join("state");
+        let [root, other] = [(); 2].map(|()| RootKey::generate().unwrap());
+        let key = *other.public().as_bytes();
+        NodeKeys::open(&state)
+            .unwrap()
+            .keep_mesh_root(root.seed())
+            .unwrap();
+        let known = Known {
+            key: ByteBuf::from(key),
+            addresses: Vec::new(),
+        };
+        let store = Store::open(&state).unwrap();
+        store.mesh().put("acquaintances", &[known]).unwrap();
+        drop(store);
+
+        let mut config = NodeConfig::default();
+        config.mesh.listen = "127.0.0.1:0".parse().unwrap();
+        config.mesh.find_neighbours = false;
+        let options = RuntimeOptions {
+            cache: folder.path().join("cache"),
+            state,
+            program: None,
+        };
+        let node = Node::start(config, options, LogRing::default()).await.unwrap();
+        let mesh = node.join(JoinOptions::default()).await.unwrap().unwrap();
+        let standing = mesh.standing();
+        let hour = Duration::from_secs(3600);
+        let terms = Terms::usual(Tier::Edge, standing.now().after(hour));
+        let membership = Issuer::root(&root).issue(&key, &terms, standing.now()).unwrap();
+        let judged = || standing.member_by(&membership.encode(), &key);
+        let id = judged().unwrap().node;
+        node.revoke(id).unwrap();
+        assert!(judged().is_err());
+        let unknown = NodeId::of_key(b"nobody");
+        assert!(node.revoke(unknown).unwrap_err().message.contains("not been met"));
     }
 }

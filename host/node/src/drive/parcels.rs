@@ -1,5 +1,6 @@
 //! Bundles of this node: what it leaves for one that is out of reach, and what its operator sees of them.
 
+use super::blobs::RECEIVING;
 use super::bundles::{MOST_BUNDLE, Terms, priority};
 use super::mesh_of;
 use crate::contacts;
@@ -298,6 +299,14 @@ pub(super) async fn must_have_room(store: &Store, brought_by: NodeId, bytes: u64
         kept(room.map(|()| true)).map(drop)
     })
     .await
+}
+
+/// An error of receiving a bundle; that too much else is being received passes, too.
+pub(super) fn not_received(error: TaskError) -> TaskError {
+    match error.field.as_deref() {
+        Some(RECEIVING) => error.with_field(NO_ROOM),
+        _ => error,
+    }
 }
 
 /// Whether it says that there is no room for a bundle now.

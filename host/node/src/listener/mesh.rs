@@ -17,7 +17,11 @@ use karman_mesh::InvitationStatus;
 use karman_space::Priority;
 use karman_types::{NodeId, TaskError};
 use serde::Deserialize;
+use std::collections::BTreeSet;
 use std::time::Duration;
+
+/// The fewest characters by which a node is named that is put out.
+const FEWEST: usize = 4;
 
 pub(crate) fn router() -> Router<Node> {
     Router::new()
@@ -87,6 +91,13 @@ async fn ping(
 }
 
 async fn revoke(State(node): State<Node>, InPath(id): InPath<String>) -> Result<Json<()>, Refusal> {
+    if id.len() < FEWEST {
+        let why = format!("`{id}` says too little of a node that is put out for good");
+        let error = TaskError::invalid(why)
+            .with_field("node")
+            .with_hint(format!("give {FEWEST} characters of its id at least"));
+        return Err(error.into());
+    }
     node.revoke(read(&node, &id)?)?;
     Ok(Json(()))
 }
@@ -121,20 +132,27 @@ async fn rotate(State(node): State<Node>, Json(order): Json<Rotate>) -> Result<J
     Ok(Json(rotated.await?))
 }
 
-/// An id, or the beginning of one of a node that this one has met.
+/// An id, or the beginning of one of a node that this one has ever met.
 fn read(node: &Node, text: &str) -> Result<NodeId, TaskError> {
     if let Ok(id) = text.parse() {
         return Ok(id);
     }
-    let peers = node.peers()?;
-    let mut fit = peers
-        .iter()
-        .filter(|peer| peer.node.to_string().starts_with(text));
+    let mesh = mesh_of(node)?;
+    let peers = mesh.peers().into_iter();
+    let there = peers.filter_map(|peer| peer.member.map(|member| member.node));
+    beginning(text, mesh.acquaintances().into_iter().chain(there))
+}
+
+/// The one of these nodes whose id begins so.
+fn beginning(text: &str, nodes: impl Iterator<Item = NodeId>) -> Result<NodeId, TaskError> {
+    let fit: BTreeSet<NodeId> = nodes.filter(|node| node.to_string().starts_with(text)).collect();
+    let mut fit = fit.into_iter();
     match (fit.next(), fit.next()) {
-        (Some(peer), None) => Ok(peer.node),
-        (Some(_), Some(_)) => Err(TaskError::invalid(format!(
-            "`{text}` is the beginning of several nodes"
-        ))),
+        (Some(node), None) => Ok(node),
+        (Some(_), Some(_)) => Err(
+            TaskError::invalid(format!("`{text}` is the beginning of several nodes"))
+                .with_hint("`karman mesh peers --long` shows ids in full"),
+        ),
         _ => Err(
             TaskError::invalid(format!("`{text}` is no node that this one has met"))
                 .with_hint("`karman mesh peers --long` shows ids in full"),
@@ -194,4 +212,19 @@ async fn deploy_later(
     let terms = (Duration::from_millis(later.wait_ms), later.priority);
     let sent = node.deploy_later(&later.on, component, &name, later.downgrade, terms);
     Ok(Json(sent.await?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_beginning_of_an_id_names_the_only_node_that_begins_so() {
+        let [one, two] = ["9c01d2e700000001", "9c01d2e8000000a2"].map(|id| id.parse::<NodeId>().unwrap());
+        let named = |text: &str| beginning(text, [one, two, one].into_iter());
+        assert_eq!(named("9c01d2e7").unwrap(), one);
+        assert_eq!(named("9c01d2e8").unwrap(), two);
+        assert!(named("9c01").unwrap_err().message.contains("several nodes"));
+        assert!(named("41aa").unwrap_err().message.contains("no node"));
+    }
 }

@@ -49,16 +49,19 @@ fn what_is_wrong_in_a_file_is_named() {
     );
     let rate = error(&entry("").replace("2 Mbit/s", "2 MB/s"));
     assert!(
-        rate.starts_with("line 6: `2 MB/s` is not a rate such as `2 Mbit/s`"),
+        rate.starts_with("line 6: `contact[0].rate`: `2 MB/s` is not a rate such as `2 Mbit/s`"),
         "{rate}"
     );
     let time = error(&entry("").replace("10:05:00Z", "10:05"));
     assert!(
-        time.starts_with("line 5: `2026-11-21T10:05` is not a time"),
+        time.starts_with("line 5: `contact[0].end`: `2026-11-21T10:05` is not a time"),
         "{time}"
     );
     let id = error(&entry("").replace(&node(1).to_string(), "gateway"));
-    assert!(id.starts_with("line 3: `gateway` is not an id of 16"), "{id}");
+    assert!(
+        id.starts_with("line 3: `contact[0].to`: `gateway` is not an id of 16"),
+        "{id}"
+    );
     let end = error(&entry("").replace("10:05:00Z", "09:05:00Z"));
     assert!(end.contains("`end` must be later than `start`"), "{end}");
     let bytes = ContactPlan::MAX_TEXT + 1;

@@ -169,6 +169,33 @@ fn an_issuer_goes_beyond_what_it_has() {
 }
 
 #[test]
+fn an_issuer_signs_as_if_it_had_been_one_before() {
+    let own = of_root(2, &["issue", "call:*"]);
+    let end = now().after(20 * DAY);
+    let issued = |issued| {
+        let claims = Claims {
+            issued,
+            ..claims(terms(&["call:*"], end))
+        };
+        let member = forged(&claims, 2, Some(&own)).verify(&mesh(), &key(3), now(), &nobody());
+        let member = member.unwrap();
+        (member.issued, member.life())
+    };
+    assert_eq!(issued(UnixTime::from_seconds(0)), (now(), 20 * DAY));
+    assert_eq!(issued(now().after(DAY)), (now().after(DAY), 19 * DAY));
+    assert_eq!(issued(UnixTime::MAX), (end, Duration::ZERO));
+}
+
+#[test]
+fn an_issuer_whose_clock_is_behind_signs_from_when_it_was_let_in() {
+    let end = now().after(20 * DAY);
+    let behind = UnixTime::from_seconds(now().seconds() - 3600);
+    let given = issuer().issue(&key(3), &terms(&["call:*"], end), behind).unwrap();
+    let token = token::Token::read(&given.token, &key(2), MembershipError::Used).unwrap();
+    assert_eq!(token.claims.issued, now());
+}
+
+#[test]
 fn other_blocks_and_rules_cannot_widen() {
     let own = of_root(2, &["issue", "call:*", "drain"]);
     let narrow = claims(terms(&["call:vision/*"], now().after(DAY)));

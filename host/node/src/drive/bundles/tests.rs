@@ -1,5 +1,6 @@
 use super::*;
 use crate::config::MeshConfig;
+use crate::drive::parcels::must_have_room;
 use futures::FutureExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
@@ -97,4 +98,30 @@ fn one_thing_at_a_time_goes_on_with_a_node() {
     drop(busy);
     assert!(bundles.offered.lock().is_empty());
     assert!(bundles.begin(there).is_some());
+}
+
+#[tokio::test]
+async fn what_a_member_brings_slowly_takes_its_room_and_nobody_elses() {
+    const MIB: u64 = 1 << 20;
+    let folder = tempfile::tempdir().unwrap();
+    let store = Store::open(folder.path()).unwrap();
+    let bundles = Arc::new(Bundles::new(Contacts::new(MeshConfig::default())));
+    let [slow, other] = ["slow", "other"].map(|name| NodeId::of_key(name.as_bytes()));
+    let begin = async |by| {
+        let coming = bundles.comes(by, 64 * MIB);
+        let room = must_have_room(&store, by, coming.of_member()).await;
+        room.map(|()| coming).map_err(|error| wants_room(&error))
+    };
+    let mut under_way = Vec::new();
+    // 512 MiB are what one member may have here.
+    for _ in 0..8 {
+        under_way.push(begin(slow).await.ok().unwrap());
+    }
+    assert_eq!(begin(slow).await.err(), Some(true));
+    let by_other = begin(other).await;
+    assert!(by_other.is_ok());
+    under_way.pop();
+    drop(begin(slow).await.ok().unwrap());
+    drop((under_way, by_other));
+    assert!(bundles.coming.lock().is_empty());
 }

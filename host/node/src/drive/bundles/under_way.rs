@@ -87,6 +87,47 @@ impl Drop for Busy {
     }
 }
 
+/// A bundle that a member brings and that is being fetched, until this is dropped.
+pub(in crate::drive) struct Coming {
+    bundles: Arc<Bundles>,
+    by: NodeId,
+    bytes: u64,
+    of_member: u64,
+}
+
+impl Coming {
+    pub(super) fn new(bundles: Arc<Bundles>, by: NodeId, bytes: u64) -> Self {
+        let of_member = {
+            let mut coming = bundles.coming.lock();
+            let of_member = coming.entry(by).or_default();
+            *of_member += bytes;
+            *of_member
+        };
+        Self {
+            bundles,
+            by,
+            bytes,
+            of_member,
+        }
+    }
+
+    /// Bytes of all that the member was bringing when this began, this one among them.
+    pub(in crate::drive) const fn of_member(&self) -> u64 {
+        self.of_member
+    }
+}
+
+impl Drop for Coming {
+    fn drop(&mut self) {
+        if let Entry::Occupied(mut of_member) = self.bundles.coming.lock().entry(self.by) {
+            *of_member.get_mut() -= self.bytes;
+            if *of_member.get() == 0 {
+                of_member.remove();
+            }
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -8,7 +8,7 @@ use futures::future::join_all;
 use karman_mesh::membership::Charter;
 use karman_mesh::{Mesh, PeerId};
 use karman_tasks::Event;
-use karman_types::{NodeId, TaskError};
+use karman_types::{ErrorKind, NodeId, TaskError};
 use serde_bytes::ByteBuf;
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
@@ -57,7 +57,7 @@ impl Inner {
     /// Takes a charter, if it is a later one than that which is known; its number.
     ///
     /// # Errors
-    /// `invalid` when it is not signed by who may; what the disk refused.
+    /// `invalid` when it is not signed by who may, `denied` when that one is revoked; what the disk refused.
     pub(super) fn adopt(&self, bytes: &[u8]) -> Result<u64, TaskError> {
         let mesh = self.mesh()?;
         let charter = mesh.standing().charter_of(bytes);
@@ -108,11 +108,17 @@ impl Inner {
     /// Takes what the other side knows, and answers what it does not know.
     ///
     /// # Errors
-    /// Those of [`Self::adopt`].
+    /// Those of [`Self::adopt`]; one that is `denied` is not taken, and no error.
     pub(super) fn compare(&self, from: NodeId, theirs: Option<&[u8]>) -> Result<Option<Bytes>, TaskError> {
         if let Some(theirs) = theirs {
-            let number = self.adopt(theirs)?;
-            self.has_shown(from, number);
+            match self.adopt(theirs) {
+                Ok(number) => self.has_shown(from, number),
+                // Who has signed it is revoked, say: it hears ours, and need not ask again.
+                Err(error) if error.kind == ErrorKind::Denied => {
+                    tracing::debug!(%from, %error, "a charter is not taken");
+                }
+                Err(error) => return Err(error),
+            }
         }
         let ours = self.charter().map(|charter| Bytes::from(charter.encode()));
         Ok(ours.filter(|ours| theirs != Some(&**ours)))
