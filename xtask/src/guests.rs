@@ -24,10 +24,25 @@ struct Guest {
 /// Guests that are built once more with a feature: guest, feature.
 const VARIANTS: [(&str, &str); 2] = [("warm", "v2"), ("warm", "broken")];
 
-/// Sources outside a guest's own folder that some are built with: as its Cargo.toml or the root of its crate, or of the crate in it,
-/// names them, and the folder or file that they are.
-const SHARED: [(&str, &str); 7] = [
+/// What every guest is built with: the worlds, the kit, and what writes a manifest into a component.
+const BUILT_BY: [&str; 7] = [
+    "wit",
+    "host/kit/src",
+    "host/package/src",
+    "host/types/src/manifest.rs",
+    "host/types/src/contract.rs",
+    "host/types/src/grant.rs",
+    "host/types/src/limits.rs",
+];
+
+/// Files of a guest that name what it is built with outside of its own folder.
+const NAMING: [&str; 4] = ["Cargo.toml", "src/lib.rs", "src/digits.rs", "learn/src/lib.rs"];
+
+/// Sources outside a guest's own folder that some are built with: as a file of [`NAMING`] names them, and the folder or file that they are.
+const SHARED: [(&str, &str); 9] = [
+    ("host/tensor", "host/tensor/Cargo.toml"),
     ("host/tensor", "host/tensor/src"),
+    ("tests/data/digits.bin", "tests/data/digits.bin"),
     ("flood/scene", "plugins/flood/scene"),
     ("../../adam.rs", "plugins/adam.rs"),
     ("../../answer.rs", "plugins/answer.rs"),
@@ -93,8 +108,7 @@ pub(crate) fn guests(names: &[String]) -> Result<()> {
 
 /// What of [`SHARED`] the guest of this folder is built with.
 fn shared(sources: &Path) -> Vec<&'static str> {
-    let files = ["Cargo.toml", "src/lib.rs", "learn/src/lib.rs"];
-    let written_with = files.map(|file| fs::read_to_string(sources.join(file)).unwrap_or_default());
+    let written_with = NAMING.map(|file| fs::read_to_string(sources.join(file)).unwrap_or_default());
     let named = |name: &str| written_with.iter().any(|text| text.contains(name));
     let taken = SHARED.into_iter().filter(|(name, _)| named(name));
     taken.map(|(_, path)| path).collect()
@@ -125,6 +139,18 @@ fn find(folder: &Path) -> Result<Vec<Guest>> {
     Ok(guests)
 }
 
+/// Puts what `build` makes of these inputs in the place of a file. Whatever is interrupted is made again: the file is whole or as it was, and
+/// has a stamp only where it is of the inputs that this says.
+fn renew(file: &Path, stamp: &Path, inputs: &str, build: impl FnOnce() -> Result<Vec<u8>>) -> Result<()> {
+    if stamp.exists() {
+        fs::remove_file(stamp)?;
+    }
+    let part = file.with_extension("part");
+    fs::write(&part, build()?)?;
+    fs::rename(part, file)?;
+    Ok(fs::write(stamp, inputs)?)
+}
+
 impl Guest {
     fn bring_up_to_date(&self) -> Result<()> {
         let folder = root().join("target/guests");
@@ -134,12 +160,7 @@ impl Guest {
         if file.exists() && fs::read_to_string(&stamp).is_ok_and(|built| built == inputs) {
             return Ok(());
         }
-        timed(&self.name, || {
-            let component = self.build()?;
-            fs::write(&file, component)?;
-            Ok(())
-        })?;
-        Ok(fs::write(stamp, inputs)?)
+        timed(&self.name, || renew(&file, &stamp, &inputs, || self.build()))
     }
 
     fn build(&self) -> Result<Vec<u8>> {
@@ -164,13 +185,9 @@ impl Guest {
         for recipe in setup::RECIPES {
             hash.update(recipe.as_bytes());
         }
-        let mut folders = vec![
-            self.sources.clone(),
-            root().join("wit"),
-            root().join("host/kit/src"),
-        ];
-        folders.extend(shared(&self.sources).into_iter().map(|path| root().join(path)));
-        for folder in folders {
+        let outside = BUILT_BY.into_iter().chain(shared(&self.sources));
+        let outside = outside.map(|path| root().join(path));
+        for folder in std::iter::once(self.sources.clone()).chain(outside) {
             for (path, file) in stage::files(&folder)? {
                 hash.update(path.to_string_lossy().as_bytes());
                 hash.update_reader(fs::File::open(file)?)?;
@@ -202,9 +219,26 @@ mod tests {
         ];
         assert_eq!(of("fed-flood"), of_flood);
         assert_eq!(of("fed-pothole"), of_flood[1..]);
+        assert_eq!(of("fed-digits"), ["tests/data/digits.bin", "plugins/learner.rs"]);
+        assert_eq!(of("split-worker"), ["host/tensor/Cargo.toml", "host/tensor/src"]);
         assert!(of("event-screen").is_empty());
-        for (_, path) in SHARED {
+        for path in SHARED.map(|(_, path)| path).into_iter().chain(BUILT_BY) {
             assert!(!stage::files(&root().join(path)).unwrap().is_empty(), "{path}");
         }
+    }
+
+    #[test]
+    fn a_build_that_comes_to_nothing_leaves_the_file_without_a_stamp() {
+        let folder = std::env::temp_dir().join(format!("karman-guests-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        let (file, stamp) = (folder.join("one.wasm"), folder.join("one.stamp"));
+        renew(&file, &stamp, "first", || Ok(b"whole".to_vec())).unwrap();
+        let of = |path: &Path| fs::read_to_string(path).unwrap();
+        assert_eq!((of(&file), of(&stamp)), ("whole".into(), "first".into()));
+        // The first inputs may come back: what there is then is not known to be of them.
+        let broken = renew(&file, &stamp, "second", || bail!("interrupted"));
+        assert!(broken.is_err() && !stamp.exists());
+        assert_eq!(of(&file), "whole");
+        fs::remove_dir_all(folder).unwrap();
     }
 }

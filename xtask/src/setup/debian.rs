@@ -1,6 +1,7 @@
 use super::Step;
 use crate::run::{has, program, quiet};
 use anyhow::{Result, bail};
+use std::sync::{Mutex, PoisonError};
 
 /// Programs that tests and guests run, with the Debian packages that bring them.
 const PROGRAMS: [(&str, &str); 10] = [
@@ -57,6 +58,9 @@ fn missing(programs: &[(&'static str, &'static str)]) -> Vec<&'static str> {
         .collect()
 }
 
+/// One installation at a time: apt has one lock, and does not wait for it.
+static APT: Mutex<()> = Mutex::new(());
+
 /// Installs Debian packages where that can be done, else says how.
 pub(super) fn install(packages: &[&str]) -> Result<()> {
     if packages.is_empty() {
@@ -69,6 +73,7 @@ pub(super) fn install(packages: &[&str]) -> Result<()> {
     if !root()? {
         bail!("run `sudo apt-get install {list}`");
     }
+    let _alone = APT.lock().unwrap_or_else(PoisonError::into_inner);
     quiet(program("apt-get").args(["update", "-qq"]))?;
     let mut apt = program("apt-get");
     apt.args(["install", "-qq", "--no-install-recommends"])

@@ -84,9 +84,11 @@ impl Accountant {
         }
     }
 
-    /// A round with these participants. The noise's standard deviation is `noise_multiplier` times what one client can change.
+    /// A round with these participants. The noise's standard deviation is `noise_multiplier` times the norm of an update, or, where adjacency
+    /// is of any two updates, times the distance of two.
     ///
-    /// Only participants that were drawn count as hidden, and only where adjacency is of clients that are there or not.
+    /// Only participants that were drawn count as hidden, and only where adjacency is of clients that are there or not. There a client
+    /// that is chosen displaces another, so that it moves the sum by two norms: such a round counts as one with half of the noise.
     ///
     /// # Errors
     ///
@@ -153,10 +155,24 @@ impl Accountant {
 
     fn divergence(&self, order: f64) -> f64 {
         let of = |rounds: &Rounds| {
-            let rate = rounds.rate.map_or(1.0, Rate::share);
-            rounds.count as f64 * renyi::divergence(order, rounds.noise_multiplier, rate)
+            let (distance, rate) = match rounds.rate {
+                Some(rate) => (1.0, rate.share()),
+                None => (self.adjacency.chosen_distance(), 1.0),
+            };
+            rounds.count as f64 * renyi::divergence(order, rounds.noise_multiplier / distance, rate)
         };
         self.rounds.iter().map(of).sum()
+    }
+}
+
+impl Adjacency {
+    /// What a client moves the sum by in a round whose participants were chosen, over what the noise is measured by.
+    const fn chosen_distance(self) -> f64 {
+        match self {
+            // Its own update comes, and that of the one that it displaces goes.
+            Self::AddOrRemoveClient => 2.0,
+            Self::AnyTwoUpdates => 1.0,
+        }
     }
 }
 
@@ -169,8 +185,8 @@ fn epsilon(order: f64, divergence: f64, delta: f64) -> f64 {
     epsilon.max(0.0)
 }
 
-/// The least noise multiplier, to a thousandth, with which so many rounds stay within (ε, δ), each client drawn at `rate`, or without
-/// drawing. For plans: what was given away is what an [`Accountant`] says after the rounds.
+/// The least noise multiplier, to a thousandth, with which so many rounds stay within (ε, δ), each client drawn at `rate`, or chosen
+/// without drawing. For plans: what was given away is what an [`Accountant`] says after the rounds.
 ///
 /// # Errors
 ///
@@ -243,22 +259,24 @@ mod tests {
         Participants::poisson(&[NodeId::of_key(b"one")], Rate::new(rate).unwrap(), &[1; 32], 1)
     }
 
+    fn spend(noise_multiplier: f64, participants: &Participants, adjacency: Adjacency) -> Spent {
+        let mut accountant = Accountant::new(adjacency);
+        accountant.add(noise_multiplier, participants).unwrap();
+        accountant.spent(1e-5).unwrap()
+    }
+
     #[test]
     fn only_those_that_were_drawn_are_hidden() {
         let chosen = Participants::chosen(drawn(0.01).nodes().to_vec());
-        let spend = |participants: &Participants, adjacency| {
-            let mut accountant = Accountant::new(adjacency);
-            accountant.add(1.0, participants).unwrap();
-            accountant.spent(1e-5).unwrap()
-        };
         let central = Adjacency::AddOrRemoveClient;
-        let hidden = spend(&drawn(0.01), central);
-        let seen = spend(&chosen, central);
+        let hidden = spend(1.0, &drawn(0.01), central);
+        let seen = spend(1.0, &drawn(1.0), central);
         assert!(hidden.epsilon < seen.epsilon / 2.0, "{hidden} {seen}");
-        assert_eq!((hidden.drawn, seen.drawn), (1, 0));
-        assert_eq!(spend(&drawn(1.0), central).epsilon, seen.epsilon);
-        let local = spend(&drawn(0.01), Adjacency::AnyTwoUpdates);
-        assert_eq!((local.epsilon, local.drawn), (seen.epsilon, 0));
+        assert_eq!((hidden.drawn, spend(1.0, &chosen, central).drawn), (1, 0));
+        for participants in [drawn(0.01), chosen] {
+            let local = spend(1.0, &participants, Adjacency::AnyTwoUpdates);
+            assert_eq!((local.epsilon, local.drawn), (seen.epsilon, 0));
+        }
         assert_eq!(
             hidden.to_string(),
             format!(
@@ -266,6 +284,17 @@ mod tests {
                 hidden.epsilon
             )
         );
+    }
+
+    /// The sum moves by two norms: twice the noise hides as much of that as once hides of one.
+    #[test]
+    fn who_is_chosen_displaces_another_and_that_is_accounted_for() {
+        let central = Adjacency::AddOrRemoveClient;
+        let chosen = Participants::chosen(Vec::new());
+        for noise in [0.8, 1.5, 4.0] {
+            let twice = spend(2.0 * noise, &chosen, central).epsilon;
+            assert_eq!(twice, spend(noise, &drawn(1.0), central).epsilon);
+        }
     }
 
     #[test]

@@ -22,7 +22,7 @@ impl Local {
     pub const MOST_NOISE: f64 = Central::MOST_NOISE / 2.0;
 
     /// Updates clipped to `norm`, with noise of `noise_multiplier` times the distance that two of them can have, which is twice that.
-    /// [`super::noise_multiplier_for`] finds the multiplier for an ε. It is at most 32.
+    /// [`super::noise_multiplier_for`] finds the multiplier for an ε, at a rate of 1. It is at most 32.
     ///
     /// # Errors
     ///

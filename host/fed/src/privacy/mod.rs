@@ -16,6 +16,9 @@
 //! utility or availability comes through [`Participants::chosen`] and is accounted for in full. A rule that is checked by the types
 //! cannot be forgotten.
 //!
+//! **Displacement.** A set of so many that is chosen has one client less when another one comes: the sum moves by both of their updates,
+//! twice the norm, and that is what is accounted for. It holds of a choice in which a client displaces one other at most.
+//!
 //! **Adjacency** is printed with every figure ([`Spent`]): central figures are for a client that is there or not, local ones for any
 //! two updates of the same client. Each update counts the same; a weight would multiply what one client can do.
 //!

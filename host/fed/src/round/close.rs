@@ -178,6 +178,16 @@ impl Coordinator {
     /// The same, where what has failed it can fail no other one: it does not count among those that end a run.
     pub(super) fn drop_round(&mut self, failure: RoundFailure) {
         self.gathering = self.nothing_gathered();
+        self.tell_failure(failure);
+    }
+
+    /// Nobody can train the version any more. What was gathered for the next one is as good as before.
+    pub(super) fn fail_to_gather(&mut self, failure: RoundFailure) {
+        self.core.failed_rounds += 1;
+        self.tell_failure(failure);
+    }
+
+    fn tell_failure(&mut self, failure: RoundFailure) {
         let round = self.core.round;
         let rounds = self.core.failed_rounds;
         self.out.push(Action::Failed {

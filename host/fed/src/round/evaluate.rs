@@ -1,5 +1,6 @@
 use super::core::Phase;
 use super::{Action, AssignmentId, Coordinator, Loss, Order, Refusal, Work};
+use crate::strategy::{Gather, WeightPolicy};
 use crate::{ClientId, Instant};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -23,9 +24,9 @@ pub struct EvaluationReport {
     pub version: u64,
     /// Clients that answered.
     pub clients: usize,
-    /// Samples that were right over all.
+    /// The share of samples that were right: the mean over clients by the weights of the run, their median where its strategy is robust.
     pub accuracy: f64,
-    /// Mean loss over all samples.
+    /// The loss, in the same way.
     pub loss: f64,
 }
 
@@ -202,7 +203,12 @@ impl Coordinator {
                 assignment: *id,
             });
         }
-        if let Some(report) = evaluating.report() {
+        let is_robust = matches!(self.strategy.gather(), Gather::Together { .. });
+        let middle = match is_robust {
+            true => Middle::Median,
+            false => Middle::Mean(self.run.weights),
+        };
+        if let Some(report) = evaluating.report(middle) {
             self.core.accuracy = Some(report.accuracy);
             let reached = self
                 .run
@@ -229,20 +235,52 @@ impl Coordinator {
 
 impl Evaluating {
     /// Nothing where nobody answered.
-    fn report(&self) -> Option<EvaluationReport> {
-        let samples: u64 = self.answers.values().map(|answer| answer.samples).sum();
-        let correct: u64 = self.answers.values().map(|answer| answer.correct).sum();
-        let loss: f64 = self
-            .answers
-            .values()
-            .map(|it| it.samples as f64 * f64::from(it.loss))
-            .sum();
-        (samples > 0).then(|| EvaluationReport {
+    fn report(&self, middle: Middle) -> Option<EvaluationReport> {
+        let answers = || self.answers.values();
+        Some(EvaluationReport {
             version: self.version,
             clients: self.answers.len(),
-            accuracy: correct as f64 / samples as f64,
-            loss: loss / samples as f64,
+            accuracy: middle.of(answers(), |answer| answer.correct as f64)?,
+            loss: middle.of(answers(), |answer| answer.samples as f64 * f64::from(answer.loss))?,
         })
+    }
+}
+
+/// How what clients say becomes one figure.
+#[derive(Clone, Copy)]
+enum Middle {
+    /// The mean, each by the weight of its samples.
+    Mean(WeightPolicy),
+    /// The median, whatever they declare: fewer than half of them cannot move it beyond what the others say.
+    Median,
+}
+
+impl Middle {
+    /// `total` is the figure summed over the samples of an answer. Nothing where there is no answer.
+    fn of<'a>(
+        self,
+        answers: impl Iterator<Item = &'a Judgement>,
+        total: impl Fn(&Judgement) -> f64,
+    ) -> Option<f64> {
+        match self {
+            Self::Mean(weights) => {
+                let (mut sum, mut all) = (0.0, 0.0);
+                for answer in answers {
+                    let weight = weights.weight(answer.samples) as f64;
+                    sum += weight * total(answer) / answer.samples as f64;
+                    all += weight;
+                }
+                (all > 0.0).then(|| sum / all)
+            }
+            Self::Median => {
+                let mut figures: Vec<f64> = answers
+                    .map(|answer| total(answer) / answer.samples as f64)
+                    .collect();
+                figures.sort_by(f64::total_cmp);
+                let (lower, upper) = (figures.len().checked_sub(1)? / 2, figures.len() / 2);
+                Some(f64::midpoint(figures[lower], figures[upper]))
+            }
+        }
     }
 }
 

@@ -1,6 +1,6 @@
 use super::core::{Phase, Tally};
 use super::roster::Member;
-use super::{Action, AssignmentId, Coordinator, Failure, Order, RoundFailure, Train, Work};
+use super::{Action, AssignmentId, Coordinator, Failure, Order, RoundFailure, Train, Work, private};
 use crate::select::{Candidate, NotEligible, Workload, check_view};
 use crate::{ClientId, Instant, Pace, Swarm, Window};
 use serde::{Deserialize, Serialize};
@@ -121,7 +121,7 @@ impl Coordinator {
             for member in self.core.roster.values_mut() {
                 member.failed_at = None;
             }
-            self.fail_round(RoundFailure::TooFew {
+            self.fail_to_gather(RoundFailure::TooFew {
                 updates: self.gathering.count(),
                 minimum: buffer,
             });
@@ -192,7 +192,10 @@ impl Coordinator {
             return;
         }
         let round = self.core.round;
-        let mut chosen = self.random(|this, random| this.selection.choose(candidates, count, round, random));
+        let mut chosen = match self.core.privacy {
+            Some(_) => private::choose(self.run.seed, round, candidates, count),
+            None => self.random(|this, random| this.selection.choose(candidates, count, round, random)),
+        };
         chosen.truncate(count);
         self.give(candidates, chosen);
     }
@@ -216,7 +219,10 @@ impl Coordinator {
             member.busy = Some(id);
             member.chosen += 1;
             member.last_round = Some(round);
-            let seed = self.random(|_, random| random.u64(..));
+            let seed = match self.core.privacy {
+                Some(_) => private::training_seed(self.run.seed, round, client),
+                None => self.random(|_, random| random.u64(..)),
+            };
             let rank = self.rank_of(client);
             let assignment = Assignment {
                 client,

@@ -1,13 +1,14 @@
-//! What a run with `[privacy]` keeps beside the rest: who is drawn, what was given away, and where noise comes from.
+//! What a run with `[privacy]` keeps beside the rest: who is drawn or chosen, what was given away, and where noise comes from.
 
 use super::roster::Roster;
 use crate::privacy::{
     Central, CentralError, ClipError, Clipped, ClippedSum, Participants, Rate, Released, Spent,
 };
+use crate::select::Candidate;
 use crate::{ClientId, Run};
 use chacha20::ChaCha20Rng;
 use chacha20::rand_core::{Rng, SeedableRng};
-use karman_types::NodeId;
+use karman_types::{Digest, NodeId};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -99,6 +100,31 @@ impl Private {
     pub(super) fn spent(&self) -> Option<Spent> {
         self.central.spent().ok()
     }
+}
+
+/// Chooses so many of the candidates, those with the least keys of the round. Each has a key of its own: one client more or less displaces
+/// one other at most, as the account has it.
+pub(super) fn choose(seed: u64, round: u64, candidates: &[Candidate], count: usize) -> Vec<ClientId> {
+    let mut clients: Vec<ClientId> = candidates.iter().map(|candidate| candidate.client).collect();
+    clients.sort_by_cached_key(|client| key("karman cohort", seed, round, *client));
+    clients.truncate(count);
+    clients
+}
+
+/// What a client's training goes by in a round. No other client has a part in it: one that is there or not would else change what all
+/// others send.
+pub(super) fn training_seed(seed: u64, round: u64, client: ClientId) -> u64 {
+    let key = key("karman training", seed, round, client);
+    key.as_bytes()
+        .iter()
+        .take(8)
+        .fold(0, |seed, byte| seed << 8 | u64::from(*byte))
+}
+
+/// What chance of a purpose a client has in a round of the run with this seed.
+fn key(purpose: &str, seed: u64, round: u64, client: ClientId) -> Digest {
+    let numbers = [seed, round, client.0].map(u64::to_le_bytes);
+    Digest::of(&[purpose.as_bytes(), numbers.as_flattened()].concat())
 }
 
 /// A client as the sampler knows it.

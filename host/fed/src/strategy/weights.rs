@@ -1,6 +1,6 @@
 use serde::{Deserialize, Serialize};
 
-/// How much a client's update counts. What a client declares is not known to be true: `uniform` and `capped` bound what a lie gains.
+/// How much a client's update counts, and what it says of a version. What a client declares is not known to be true: `uniform` and `capped` bound what a lie gains.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum WeightPolicy {

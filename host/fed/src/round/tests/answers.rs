@@ -272,6 +272,31 @@ fn who_cannot_do_its_work_in_a_buffered_run_gets_more_with_the_next_version() {
 }
 
 #[test]
+fn what_a_buffered_run_has_gathered_outlasts_that_nobody_can_train_the_version() {
+    let text = "rounds = 1\n[pace]\nmode = 'buffered'\nat-once = 2\nbuffer = 2\n[evaluation]\nevery = 0\n";
+    let mut world = World::new(coordinator(run(text)), 2, 1);
+    world.feed_all();
+    let (client, order) = world.orders.remove(0);
+    world.feed(answer(client, &order));
+    world.feed_all();
+    for (client, order) in std::mem::take(&mut world.orders) {
+        let assignment = order.assignment;
+        let reason = "it traps".into();
+        world.feed(Event::GaveUp {
+            client,
+            assignment,
+            reason,
+        });
+        world.feed_all();
+    }
+    assert_eq!(world.failures().len(), 1, "{:?}", world.failures());
+    assert_eq!(world.coordinator.status().gathered, 1);
+    let (client, order) = world.orders.remove(0);
+    world.feed(answer(client, &order));
+    assert_eq!(world.coordinator.status().version, 1, "it takes one more");
+}
+
+#[test]
 fn a_run_that_was_about_to_end_ends_at_the_next_start() {
     let world = World::new(coordinator(run("rounds = 1\n")), 12, 1).finish();
     assert!(world.coordinator.status().ended);

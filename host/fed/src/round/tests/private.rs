@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::privacy::{Accountant, Adjacency, Participants, Rate};
+use std::collections::{BTreeMap, BTreeSet};
 
 const CLIENTS: u64 = 12;
 
@@ -50,6 +51,70 @@ fn drawn_clients_cost_less_and_are_not_always_the_same() {
             .unwrap();
     }
     assert_eq!(epsilon(&drawn), accountant.spent(1e-5).unwrap().epsilon);
+}
+
+/// Who trains each version, and by which seed.
+fn trainings(world: &World) -> BTreeMap<u64, BTreeMap<ClientId, u64>> {
+    let mut trainings: BTreeMap<u64, BTreeMap<ClientId, u64>> = BTreeMap::new();
+    for action in &world.seen {
+        if let Action::Send { client, order } = action
+            && let Work::Train(train) = &order.work
+        {
+            let version = trainings.entry(order.version).or_default();
+            version.insert(*client, train.seed);
+        }
+    }
+    trainings
+}
+
+/// The account is of a sum that moves by two updates: that of the client, and that of another one in its place.
+#[test]
+fn a_client_that_is_there_or_not_displaces_one_other_at_most() {
+    let with = trainings(&World::new(coordinator(private("", "")), CLIENTS, 1).finish());
+    let mut displaced = 0;
+    for client in (0..CLIENTS).map(ClientId) {
+        let fewer = Run {
+            start_with: CLIENTS as usize - 1,
+            ..private("", "")
+        };
+        let mut world = World::new(coordinator(fewer), CLIENTS, 1);
+        world
+            .events
+            .retain(|event| !matches!(event, Event::Here { client: one, .. } if *one == client));
+        let without = trainings(&world.finish());
+        for (version, with) in &with {
+            let without = &without[version];
+            let others = |(one, seed): &(&ClientId, &u64)| without.get(*one) != Some(*seed);
+            let gone: Vec<_> = with.iter().filter(others).map(|(one, _)| *one).collect();
+            let come = without.keys().filter(|one| !with.contains_key(*one)).count();
+            match with.contains_key(&client) {
+                true => assert_eq!((gone, come), (vec![client], 1), "{version}"),
+                false => assert_eq!((gone, come), (vec![], 0), "{version}"),
+            }
+            displaced += come;
+        }
+    }
+    // Each of the eight of six rounds, once.
+    assert_eq!(displaced, 48);
+    let chosen = with.values().flat_map(BTreeMap::keys).collect::<BTreeSet<_>>();
+    assert_eq!(chosen.len() as u64, CLIENTS, "everybody has its turn");
+}
+
+/// Chance draws each on its own, and so does what decides its training.
+#[test]
+fn nobody_trains_otherwise_because_another_client_is_drawn() {
+    let seeds = |clients| {
+        let run = Run {
+            start_with: clients as usize,
+            ..private("", "rate = 1.0")
+        };
+        trainings(&World::new(coordinator(run), clients, 1).finish())
+    };
+    let (mut with, without) = (seeds(CLIENTS), seeds(CLIENTS - 1));
+    for trained in with.values_mut() {
+        trained.remove(&ClientId(CLIENTS - 1));
+    }
+    assert_eq!(with, without);
 }
 
 #[test]

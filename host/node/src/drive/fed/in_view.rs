@@ -12,7 +12,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 use std::time::Duration;
 
 /// The most contacts with a client that count: the next ones.
-const MOST: usize = 1000;
+pub(super) const MOST: usize = 1000;
 
 /// A stretch of time in which two nodes can reach each other.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -3,6 +3,7 @@
 use super::clock::Clock;
 use super::in_view::{self, Stretch};
 use super::known::{Before, InView, Known};
+use super::longest::longest_answer;
 use super::memory::Memory;
 use super::orders::{self, Clients};
 use super::spread::Sharer;
@@ -198,7 +199,12 @@ async fn far(
     let peer = mesh.node(at).await.ok_or_else(unknown)?;
     let mut head = CallHead::new(Ask::Learn, plugin, node.runtime().context(None).task);
     head.within_ms = time.map(|time| time.as_millis() as u64);
-    let (response, _) = mesh.call(peer, head, wire::write_apart(order).await?).await?;
+    let most = longest_answer(&order.work);
+    let body = wire::write_apart(order).await?;
+    let (response, _) = match most {
+        Some(most) => mesh.call_for(peer, head, body.into(), most).await?,
+        None => mesh.call(peer, head, body).await?,
+    };
     wire::read_apart("answer of a client", response.body).await
 }
 

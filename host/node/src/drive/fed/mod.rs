@@ -15,6 +15,7 @@
 //! | `news` | what has happened in runs since somebody looked last |
 //! | `known` | which clients are there, and what they have said of themselves |
 //! | `members` | clients on nodes of the mesh: who there is, orders to them, orders from others |
+//! | `longest` | how long a client's answer may be |
 //! | `simulated` | clients that one process plays |
 //! | `worker` | an order carried out by the plugin |
 //! | `exercise` | a training: what it has changed is encoded, and kept to be answered again |
@@ -41,6 +42,7 @@ mod handle;
 mod in_view;
 mod joint;
 mod known;
+mod longest;
 mod members;
 mod memory;
 mod news;

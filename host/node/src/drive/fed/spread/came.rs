@@ -81,7 +81,8 @@ impl Spreading {
                 continue;
             };
             let name = name.to_owned();
-            let step = Step::Mean { name };
+            let numbers = self.spread.length;
+            let step = Step::Mean { name, numbers };
             // Nor one that never sends it all of the rest: another may.
             let time = self.left() / 3 * 2;
             let asked = self.ask(client, taker.part.assignment, step, time, AFTERWARDS);

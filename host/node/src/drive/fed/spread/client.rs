@@ -83,7 +83,7 @@ pub(in crate::drive::fed) async fn carry_out<'t>(
             let outcome = sharer.seats.outcome(&sharer.key, &name).await?;
             blocking(move || Ok(Answered::Came(Box::new(came(&outcome))))).await
         }
-        Step::Mean { name } => {
+        Step::Mean { name, .. } => {
             let outcome = sharer.seats.outcome(&sharer.key, &name).await?;
             Ok(Answered::Mean(mean(&outcome)?))
         }

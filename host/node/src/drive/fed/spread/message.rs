@@ -19,7 +19,12 @@ pub(in crate::drive::fed) enum Step {
     /// What it has come to, once the round is over.
     Outcome { name: String },
     /// The mean that it has come to.
-    Mean { name: String },
+    Mean {
+        name: String,
+        /// How many there are, for its driver alone: no more are taken in.
+        #[serde(skip)]
+        numbers: usize,
+    },
 }
 
 /// A training whose update goes from client to client.
@@ -89,6 +94,7 @@ fn clients<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Client>, D:
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::drive::fed::longest::longest_answer;
     use crate::drive::fed::outside::{read_fed_answer, read_fed_order};
     use crate::drive::fed::testing::frame;
     use crate::drive::fed::wire::{Answer, Order, RunId, Work, write};
@@ -158,7 +164,10 @@ mod tests {
             training(vec![("weight".into(), frame(&[0.5, -1.0]))]),
             Step::Join(joining),
             Step::Outcome { name: name() },
-            Step::Mean { name: name() },
+            Step::Mean {
+                name: name(),
+                numbers: 0,
+            },
         ] {
             let written = order(step);
             assert_eq!(read_fed_order(&written), Ok(written));
@@ -179,6 +188,11 @@ mod tests {
     fn what_no_round_has_is_refused_while_it_is_read() {
         let most = SwarmSettings::MOST_CLIENTS;
         assert!(read_fed_answer(&came(most, most, most)).is_ok());
+        let outcome = Work::Spread {
+            assignment: AssignmentId(7),
+            step: Box::new(Step::Outcome { name: "x".into() }),
+        };
+        assert!(came(most, most, most).len() as u64 <= longest_answer(&outcome).unwrap());
         for bytes in [came(most + 1, 0, 0), came(0, most + 1, 0), came(0, 0, most + 1)] {
             let error = read_fed_answer(&bytes).unwrap_err();
             assert!(error.message.contains("at most 4096"), "{error}");
@@ -190,7 +204,10 @@ mod tests {
             Some("model")
         );
         // An order is no answer, nor what is cut off.
-        let whole = order(Step::Mean { name: "x".into() });
+        let whole = order(Step::Mean {
+            name: "x".into(),
+            numbers: 0,
+        });
         assert!(read_fed_answer(&whole).is_err());
         assert!(read_fed_order(&whole[..whole.len() - 1]).is_err());
     }

@@ -90,7 +90,9 @@ impl Seats {
     pub(in crate::drive::fed) fn takes_part(&self, driver: NodeId, order: &Order) -> bool {
         match &order.work {
             Work::Spread { step, .. } => match &**step {
-                Step::Outcome { name } | Step::Mean { name } => self.is_in(&Memory::key(driver, order), name),
+                Step::Outcome { name } | Step::Mean { name, .. } => {
+                    self.is_in(&Memory::key(driver, order), name)
+                }
                 Step::Train(_) | Step::Join(_) => false,
             },
             _ => false,

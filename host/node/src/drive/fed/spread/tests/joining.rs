@@ -99,7 +99,8 @@ async fn a_mean_of_one_update_is_not_given_away() {
             .seats
             .take(&sharer.key, name.clone(), takes, comes)
             .unwrap();
-        let given = meeting.0.step(&order, AssignmentId(0), Step::Mean { name }).await;
+        let step = Step::Mean { name, numbers: 3 };
+        let given = meeting.0.step(&order, AssignmentId(0), step).await;
         let denied = (updates < 2).then_some(ErrorKind::Denied);
         assert_eq!(given.err().map(|error| error.kind), denied);
     }
