@@ -125,6 +125,20 @@ fn a_model_and_a_task_answer_the_inference_protocol() {
     assert_eq!(answer.json()["outputs"][0]["data"], json!(["5"]), "{answer:?}");
     let about = server.get("/v2/models/tiny").json();
     assert_eq!(about["platform"], "karman_task");
+    let version = about["versions"][0].as_str().unwrap();
+    for (asked, status) in [(version, 200), ("9.9.9", 404)] {
+        let path = format!("/v2/models/tiny/versions/{asked}/infer");
+        let answer = server.post(&path, &[JSON], text.to_string().as_bytes());
+        assert_eq!(answer.status, status, "{answer:?}");
+    }
+    // What suits a model does not suit a task of this name.
+    let tensor = json!({ "inputs": [{ "name": "input", "shape": [1], "datatype": "FP32", "data": [1.0] }] });
+    let answer = server.post("/v2/models/tiny/infer", &[JSON], tensor.to_string().as_bytes());
+    assert_eq!(answer.status, 400, "{answer:?}");
+    assert!(
+        answer.json()["error"].as_str().unwrap().contains("is a task"),
+        "{answer:?}"
+    );
 }
 
 #[test]

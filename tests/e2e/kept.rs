@@ -68,6 +68,24 @@ fn two_keepers_that_are_gone_are_named_and_one_of_them_brings_everything_back() 
 }
 
 #[test]
+fn what_is_too_long_for_any_message_between_keepers_is_told_so() {
+    let sites = Sites::new(4, None);
+    sites[3].deploy("hostile");
+    sites.name_keepers();
+    sites[0].soon(|site| site.home.run(["mesh", "keepers"]).out().contains("leads"));
+    // From each of the keepers, of which one leads, and from a node that is none.
+    for site in &sites.sites {
+        let accept = ["call", "hostile", "-", "--accept", "kept"];
+        let long = vec![b'a'; 6 << 20];
+        site.home.run_with(accept, &long).fails(5, "keepers.entry");
+        let told = [&accept[..], &["--meta", "do=output 6291456"]].concat();
+        let task = site.home.run(told).ok().out();
+        let waited = ["task", "result", &task, "--wait", "60s"];
+        site.home.run(waited).fails(5, "keepers.entry");
+    }
+}
+
+#[test]
 fn without_keepers_nothing_is_kept() {
     let sites = Sites::new(1, None);
     sites[0].deploy("tally");

@@ -52,6 +52,22 @@ fn an_instance_that_traps_when_it_saves_serves_no_more() {
 }
 
 #[test]
+fn a_grant_is_taken_back_whatever_the_plugin_says() {
+    let home = Home::new();
+    let server = home.start(["node", "up", "--listen", "127.0.0.1:0"]);
+    deploy(&home, "warm", &[]).ok();
+    let grant = ["node", "grant", "counter", "http:tiles.example"];
+    home.run(grant).ok();
+    count(&server);
+    // It will not let its state go.
+    assert_eq!(server.post("/tasks/counter", &[], b"save traps").text(), "v1 2");
+    let mut revoke = grant.to_vec();
+    revoke.push("--revoke");
+    home.run(revoke).ok();
+    assert_eq!(count(&server), "v1 1");
+}
+
+#[test]
 fn no_call_fails_while_versions_change() {
     let home = Home::new();
     let server = home.start(["node", "up", "--listen", "127.0.0.1:0"]);

@@ -74,6 +74,21 @@ impl Slot {
         *self.current.write() = new;
         Ok(moved)
     }
+
+    /// Puts one in place that may do less, whatever it says to that: nobody asks a plugin whether it lets a right go. State that does not move is
+    /// dropped.
+    pub async fn narrow(&self, new: Arc<Plugin>, context: CallContext) -> StateMoved {
+        let _one_at_a_time = self.upgrading.lock().await;
+        let old = self.current();
+        let moved = move_state(&old, &new, context).await.unwrap_or_else(|error| {
+            tracing::warn!(%error, "a plugin that may do less loses its state");
+            old.warm.take();
+            succeed(&old, &new);
+            StateMoved::Dropped
+        });
+        *self.current.write() = new;
+        moved
+    }
 }
 
 async fn move_state(

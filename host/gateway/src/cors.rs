@@ -6,17 +6,8 @@ use http::{HeaderMap, HeaderValue, Method, Request, StatusCode, header};
 
 /// How long a browser may remember what it may, in seconds.
 const REMEMBER: HeaderValue = HeaderValue::from_static("600");
-/// What a page may send, besides what every page may.
-const TAKEN: HeaderValue = HeaderValue::from_static(
-    "authorization, content-type, inference-header-content-length, karman-accept, karman-accuracy, karman-cost, \
-     karman-idempotency-key, karman-p95, karman-within, last-event-id, x-request-id",
-);
-/// What a page may read, besides what every page may.
-const SHOWN: HeaderValue = HeaderValue::from_static(
-    "inference-header-content-length, karman-batch, karman-cut, karman-decision, karman-exit, karman-model, karman-node, karman-ran-on, \
-     karman-tier, karman-why, location, retry-after, x-request-id",
-);
-const METHODS: HeaderValue = HeaderValue::from_static("DELETE, GET, POST");
+/// What a page may read: all headers, for those of a plugin have any name. That holds as long as no cookie is taken.
+const SHOWN: HeaderValue = HeaderValue::from_static("*");
 
 /// Whose pages may call.
 #[derive(Clone, Debug)]
@@ -33,23 +24,24 @@ impl Cors {
         self.0.contains(origin).then(|| origin.clone())
     }
 
-    /// The answer to a browser that asks whether a page may ask.
+    /// The answer to a browser that asks whether a page may ask: with the method and the headers that it wants to, for plugins take any.
     pub(crate) fn preflight<B>(
         &self,
         request: &Request<B>,
         origin: Option<&HeaderValue>,
     ) -> Option<Response> {
-        let asks = request
-            .headers()
-            .contains_key(header::ACCESS_CONTROL_REQUEST_METHOD);
-        if request.method() != Method::OPTIONS || !asks || origin.is_none() {
+        let asked = request.headers();
+        let method = asked.get(header::ACCESS_CONTROL_REQUEST_METHOD)?;
+        if request.method() != Method::OPTIONS || origin.is_none() {
             return None;
         }
         let mut response = Response::new(Body::empty());
         *response.status_mut() = StatusCode::NO_CONTENT;
         let headers = response.headers_mut();
-        headers.insert(header::ACCESS_CONTROL_ALLOW_METHODS, METHODS);
-        headers.insert(header::ACCESS_CONTROL_ALLOW_HEADERS, TAKEN);
+        headers.insert(header::ACCESS_CONTROL_ALLOW_METHODS, method.clone());
+        if let Some(wanted) = asked.get(header::ACCESS_CONTROL_REQUEST_HEADERS) {
+            headers.insert(header::ACCESS_CONTROL_ALLOW_HEADERS, wanted.clone());
+        }
         headers.insert(header::ACCESS_CONTROL_MAX_AGE, REMEMBER);
         Some(response)
     }
@@ -94,7 +86,11 @@ mod tests {
             .method(Method::OPTIONS)
             .header(header::ORIGIN, origin);
         request
-            .header(header::ACCESS_CONTROL_REQUEST_METHOD, "POST")
+            .header(header::ACCESS_CONTROL_REQUEST_METHOD, "PATCH")
+            .header(
+                header::ACCESS_CONTROL_REQUEST_HEADERS,
+                "if-match,karman-meta-name",
+            )
             .body(())
             .unwrap()
     }
@@ -129,7 +125,12 @@ mod tests {
         let cors = Cors::new(&["https://app.example".into()]);
         let (ours, other) = (from("https://app.example"), from("https://evil.example"));
         let origin = cors.origin(ours.headers());
-        assert!(cors.preflight(&ours, origin.as_ref()).is_some());
+        let may = cors.preflight(&ours, origin.as_ref()).unwrap();
+        assert_eq!(may.headers()[header::ACCESS_CONTROL_ALLOW_METHODS], "PATCH");
+        assert_eq!(
+            may.headers()[header::ACCESS_CONTROL_ALLOW_HEADERS],
+            "if-match,karman-meta-name"
+        );
         assert!(cors.origin(other.headers()).is_none() && cors.preflight(&other, None).is_none());
         let mut response = Response::new(Body::empty());
         cors.allow(&mut response, origin);

@@ -5,6 +5,7 @@ use crate::places::Places;
 use indicatif::{ProgressBar, ProgressStyle};
 use karman_kit::Tools;
 use karman_node::{Home, NodeConfig, RuntimeOptions};
+use karman_store::NodeKeys;
 use karman_types::TaskError;
 use std::time::Duration;
 
@@ -56,6 +57,14 @@ impl App {
     /// The node's folder.
     pub(crate) fn home(&self) -> Home {
         Home::new(&self.places.state)
+    }
+
+    /// The keys of the node; those that are not there are made.
+    ///
+    /// # Errors
+    /// What the disk refuses: `denied` where the folder is another user's.
+    pub(crate) fn keys(&self) -> Result<NodeKeys, TaskError> {
+        NodeKeys::open(&self.places.state).map_err(Worded::worded)
     }
 
     /// The guest toolchains.

@@ -1,14 +1,17 @@
 //! Speaks to the running node on the socket in its folder.
 
 use crate::app::App;
+use crate::error::Worded;
 use bytes::Bytes;
 use http::{Method, Request, Response};
 use http_body_util::{BodyExt, Full};
 use hyper_util::rt::TokioIo;
 use karman_node::Home;
+use karman_store::StoreError;
 use karman_types::{ErrorKind, TaskError};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
+use std::io;
 use std::path::PathBuf;
 use tokio::net::UnixStream;
 use tokio::runtime::Runtime;
@@ -42,12 +45,25 @@ impl Control {
     /// The way to the node, if it runs.
     ///
     /// # Errors
-    /// Those of [`Control::new`].
+    /// Those of [`Control::new`]; `denied` where another user's folder hides it.
     pub(crate) fn of_running(app: &App) -> Result<Option<Self>, TaskError> {
         let control = Self::new(app)?;
-        Ok(std::os::unix::net::UnixStream::connect(&control.socket)
-            .is_ok()
-            .then_some(control))
+        match std::os::unix::net::UnixStream::connect(&control.socket) {
+            Ok(_) => Ok(Some(control)),
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Err(control.unreachable(error)),
+            Err(_) => Ok(None),
+        }
+    }
+
+    /// What it means that nobody answers on the socket.
+    fn unreachable(&self, source: io::Error) -> TaskError {
+        let folder = self.socket.parent().unwrap_or(&self.socket);
+        if source.kind() == io::ErrorKind::PermissionDenied {
+            let path = folder.into();
+            return StoreError::Io { path, source }.worded();
+        }
+        TaskError::unavailable(format!("no node runs in {}", folder.display()))
+            .with_hint("start one with `karman node up`, or name its folder with --state")
     }
 
     /// Asks for something.
@@ -98,11 +114,8 @@ impl Control {
     }
 
     async fn exchange(&self, request: Request<Full<Bytes>>) -> Result<Response<Bytes>, TaskError> {
-        let stream = UnixStream::connect(&self.socket).await.map_err(|_| {
-            let folder = self.socket.parent().unwrap_or(&self.socket);
-            TaskError::unavailable(format!("no node runs in {}", folder.display()))
-                .with_hint("start one with `karman node up`, or name its folder with --state")
-        })?;
+        let stream = UnixStream::connect(&self.socket).await;
+        let stream = stream.map_err(|error| self.unreachable(error))?;
         let lost = |error: hyper::Error| {
             TaskError::unavailable(format!("the node did not answer: {error}"))
                 .with_hint("see `karman node logs`")

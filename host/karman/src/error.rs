@@ -113,13 +113,15 @@ impl Worded for ConfigError {
     fn worded(self) -> TaskError {
         let field = match &self {
             Self::Key { source, .. } => source.key().map(str::to_owned),
+            Self::Variable { name, .. } => Some(name.clone()),
             _ => None,
         };
+        let next = match &self {
+            Self::Variable { .. } => "correct the variable, or unset it",
+            _ => "correct the file, or name another with --config",
+        };
         let error = split(TaskError::invalid(self.to_string()));
-        let hint = error
-            .hint
-            .clone()
-            .unwrap_or_else(|| "correct the file, or name another with --config".into());
+        let hint = error.hint.clone().unwrap_or_else(|| next.into());
         TaskError {
             field,
             hint: Some(hint),

@@ -8,7 +8,7 @@ use http::Method;
 use karman_mesh::membership::UnixTime;
 use karman_mesh::{InvitationStatus, Invitations};
 use karman_node::{HeldModel, NodeConfig, NodeStatus, unfit_for_gpu};
-use karman_store::{ModelInfo, Store};
+use karman_store::{ModelInfo, Store, StoreError};
 use karman_types::{Grant, GrantSet, TaskError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -39,11 +39,17 @@ impl Held {
     /// The same where a node ever kept anything; a question does not make a store.
     ///
     /// # Errors
-    /// Those of [`Held::open`].
+    /// Those of [`Held::open`]; `denied` where another user's folder hides that.
     pub(crate) fn if_any(app: &App) -> Result<Option<Self>, TaskError> {
-        match app.places.state.join("state.redb").exists() {
-            true => Self::open(app).map(Some),
-            false => Ok(None),
+        let database = app.places.state.join("state.redb");
+        match database.try_exists() {
+            Ok(true) => Self::open(app).map(Some),
+            Ok(false) => Ok(None),
+            Err(source) => Err(StoreError::Io {
+                path: database,
+                source,
+            }
+            .worded()),
         }
     }
 

@@ -72,7 +72,19 @@ impl Source {
     }
 
     fn read(path: &Path) -> Result<Self, TaskError> {
-        let bytes = std::fs::read(path).map_err(|error| error::file(path, &error))?;
+        let unread = |failed: std::io::Error| error::file(path, &failed);
+        let (length, most) = (std::fs::metadata(path).map_err(unread)?.len(), most());
+        if length > most.0 {
+            let error = TaskError::limit(format!(
+                "{}: a plugin may have {most}, and this has {}",
+                path.display(),
+                ByteSize(length)
+            ));
+            return Err(error
+                .with_field("file")
+                .with_hint("strip the component, or bring what is large as a model"));
+        }
+        let bytes = std::fs::read(path).map_err(unread)?;
         let name = path.file_stem().unwrap_or_default().to_string_lossy();
         Ok(Self {
             bytes,

@@ -8,7 +8,6 @@ mod watched;
 
 use crate::app::App;
 use karman_mesh::trace::SPANS;
-use karman_store::NodeKeys;
 use karman_types::TaskError;
 use opentelemetry::trace::TracerProvider;
 use opentelemetry::{Key, KeyValue};
@@ -60,8 +59,7 @@ impl Telemetry {
         if variable("OTEL_SDK_DISABLED").is_some_and(|text| text.eq_ignore_ascii_case("true")) {
             return Ok(None);
         }
-        let keys =
-            NodeKeys::open(&app.places.state).map_err(|error| TaskError::internal(error.to_string()))?;
+        let keys = app.keys()?;
         let mut resource = Resource::builder().with_attributes([
             KeyValue::new("service.instance.id", keys.node().id().to_string()),
             KeyValue::new("service.version", env!("CARGO_PKG_VERSION")),

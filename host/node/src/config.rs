@@ -232,10 +232,18 @@ pub enum ConfigError {
     /// It does not say what it should.
     #[error("{path}: {source}")]
     Key {
-        /// The file, or the environment.
+        /// The file.
         path: PathBuf,
         /// What is wrong.
         source: KeyError,
+    },
+    /// A variable of the environment does not say what it should.
+    #[error("{name}: {problem}")]
+    Variable {
+        /// The variable.
+        name: String,
+        /// What is wrong.
+        problem: String,
     },
 }
 
@@ -260,17 +268,14 @@ impl NodeConfig {
             source,
         };
         let config: Self = from_toml(&text).map_err(key_error)?;
-        let overrides = variables::overrides(environment);
+        let overrides = variables::overrides(environment)?;
         if overrides.is_empty() {
             return Ok(config);
         }
         let mut table: toml::Table = from_toml(&text).map_err(key_error)?;
-        variables::overlay(&mut table, overrides);
+        variables::overlay(&mut table, &overrides);
         let text = toml::to_string(&table).expect("a table that was read can be written");
-        from_toml(&text).map_err(|source| ConfigError::Key {
-            path: "the environment (KARMAN_…)".into(),
-            source,
-        })
+        from_toml(&text).map_err(|error| variables::blame(&overrides, &error))
     }
 
     /// The most that a plugin may ask for on this node.

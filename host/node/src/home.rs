@@ -60,6 +60,7 @@ fn open_error(error: OpenError) -> TaskError {
         OpenError::Locked { .. } => TaskError::unavailable(error.to_string()).with_hint(
             "a node is running there: ask it with `karman call`, or name another folder with --state",
         ),
+        OpenError::Store(error) => TaskError::new(error.kind(), error.to_string()),
         _ => TaskError::internal(error.to_string()),
     }
 }

@@ -10,9 +10,12 @@ pub use elements::{Scalar, TensorData};
 use crate::drive::Leg;
 use half::{bf16, f16};
 use karman_tensor::{Element, ElementType, Shape, Tensor};
-use karman_types::TaskError;
+use karman_types::{ByteSize, TaskError};
 use serde::{Deserialize, Deserializer, Serialize};
 use utoipa::ToSchema;
+
+/// The longest request in JSON that a node's operator may make.
+pub const MOST_REQUEST: ByteSize = ByteSize::mib(256);
 
 /// What a model is to be run on.
 #[derive(Clone, Debug, Deserialize, Serialize, ToSchema)]
@@ -197,9 +200,9 @@ impl InferTensor {
             None => return Err(self.wrong("it has no data")),
         };
         let tensor = match element {
-            ElementType::F16 => made(shape, data, |value| value.float().map(f16::from_f64)),
-            ElementType::Bf16 => made(shape, data, |value| value.float().map(bf16::from_f64)),
-            ElementType::F32 => made(shape, data, |value| value.float().map(|value| value as f32)),
+            ElementType::F16 => made(shape, data, |value| narrowed(value, f16::from_f64)),
+            ElementType::Bf16 => made(shape, data, |value| narrowed(value, bf16::from_f64)),
+            ElementType::F32 => made(shape, data, |value| narrowed(value, |value| value as f32)),
             ElementType::F64 => made(shape, data, Scalar::float),
             ElementType::I8 => made(shape, data, |value| i8::try_from(value.whole()?).ok()),
             ElementType::U8 => made(shape, data, |value| u8::try_from(value.whole()?).ok()),
@@ -265,6 +268,13 @@ fn made<T: Element>(
         elements.push(read(value).ok_or_else(|| format!("{value} does not fit its type"))?);
     }
     Tensor::from_slice(shape, &elements).map_err(|error| error.to_string())
+}
+
+/// A number in a narrower type, unless it is too large for that: a model would be given infinity, which nobody sent.
+fn narrowed<T: Copy + Into<f64>>(value: &Scalar, narrow: impl Fn(f64) -> T) -> Option<T> {
+    let value = value.float()?;
+    let narrowed = narrow(value);
+    (narrowed.into().is_finite() || !value.is_finite()).then_some(narrowed)
 }
 
 #[cfg(test)]
@@ -346,6 +356,9 @@ mod tests {
             (tensor(&[3], "FP32", json!([1, 2])), "3"),
             (tensor(&[1], "UINT8", json!([256])), "256 does not fit"),
             (tensor(&[1], "INT32", json!([1.5])), "1.5 does not fit"),
+            (tensor(&[1], "FP16", json!([70_000])), "70000 does not fit"),
+            (tensor(&[1], "BF16", json!([1e39])), "does not fit"),
+            (tensor(&[1], "FP32", json!([-1e39])), "does not fit"),
             (tensor(&[1], "FP32", json!(["1"])), "\"1\" does not fit"),
             (tensor(&[1], "BYTES", json!([1])), "BYTES is no data type"),
             (tensor(&[u32::MAX; 4], "FP32", json!([])), "x"),

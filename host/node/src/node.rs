@@ -2,7 +2,7 @@ use crate::config::NodeConfig;
 use crate::contacts::Contacts;
 use crate::drive::{
     Bundles, Calls, Federated, JoinOptions, Lent, Links, Split, TaskStatus, Tasks, go_on, hand_on, join,
-    resume,
+    resume_all,
 };
 use crate::listener::{Listener, ShutDown, serve_control, serve_public};
 use crate::logs::LogRing;
@@ -116,7 +116,7 @@ impl Node {
         let mesh = self.0.mesh.get_or_init(|| mesh);
         mesh.announce().await;
         tokio::spawn(hand_on(self.downgrade()));
-        tokio::spawn(resume(self.downgrade()));
+        tokio::spawn(resume_all(self.downgrade()));
         Ok(Some(mesh))
     }
 

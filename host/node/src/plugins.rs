@@ -271,7 +271,7 @@ impl Plugins {
         .await
     }
 
-    /// Allows or revokes grants of a plugin. They bind from its next call on.
+    /// Allows or revokes grants of a plugin. They bind from its next call on; what is revoked, whatever the plugin says to that.
     ///
     /// # Errors
     /// `unavailable` when there is no such plugin, `invalid` when a wider grant still allows what is revoked.
@@ -291,12 +291,42 @@ impl Plugins {
                 false => store.grants().allow(&of_plugin, &grants),
             };
             let allowed = plugins.stored(change).await?;
-            let bytes = plugins.component(identity).await?;
-            let plugin = plugins.load(bytes, name.clone(), allowed).await?;
-            plugins.put(&name, plugin.clone()).await?;
+            let component = plugins.component(identity).await;
+            let loading = async |bytes| plugins.load(bytes, name.clone(), allowed).await;
+            let loaded = match component {
+                Ok(bytes) => loading(bytes).await,
+                Err(error) => Err(error),
+            };
+            let plugin = match revoke {
+                true => plugins.narrow(&name, loaded).await?,
+                false => {
+                    let plugin = loaded?;
+                    plugins.put(&name, plugin.clone()).await?;
+                    plugin
+                }
+            };
             Ok(plugin.grants().clone())
         })
         .await
+    }
+
+    /// Lets a plugin serve that may do less than the one before. One that cannot be loaded so does not serve at all.
+    async fn narrow(
+        &self,
+        name: &str,
+        loaded: Result<Arc<Plugin>, TaskError>,
+    ) -> Result<Arc<Plugin>, TaskError> {
+        match loaded {
+            Ok(plugin) => {
+                let context = self.runtime().context(None);
+                self.named(name)?.narrow(plugin.clone(), context).await;
+                Ok(plugin)
+            }
+            Err(error) => {
+                self.slots.write().remove(name);
+                Err(error.with_hint("it serves no more until it is deployed again"))
+            }
+        }
     }
 
     async fn load(&self, bytes: Bytes, name: String, allowed: GrantSet) -> Result<Arc<Plugin>, TaskError> {

@@ -44,7 +44,8 @@ impl Runtime {
     ) -> Result<Self, TaskError> {
         let internal = |error: &dyn std::fmt::Display| TaskError::internal(error.to_string());
         let home = Home::with_limits(options.state, config.store.clone());
-        let keys = NodeKeys::open(home.folder()).map_err(|error| internal(&error))?;
+        let keys = NodeKeys::open(home.folder());
+        let keys = keys.map_err(|error| TaskError::new(error.kind(), error.to_string()))?;
         let source = ModelSource {
             backend: config.backend,
             onnxruntime: config.onnxruntime.clone(),

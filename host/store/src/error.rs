@@ -1,6 +1,7 @@
 use crate::StoreLimits;
 use karman_types::{Digest, ErrorKind, Grant};
 use semver::Version;
+use std::io;
 use std::path::{Path, PathBuf};
 
 /// Why a store could not be opened.
@@ -196,13 +197,19 @@ pub enum StoreError {
         /// What is wrong with it.
         problem: String,
     },
+    /// A folder that many users share.
+    #[error("{} is shared by several users; name a folder of the node's own", path.display())]
+    Shared {
+        /// The folder.
+        path: PathBuf,
+    },
     /// The file system refused.
-    #[error("{}: {source}", path.display())]
+    #[error("{}: {source}{}", path.display(), advice(source))]
     Io {
         /// The file or folder.
         path: PathBuf,
         /// What the system said.
-        source: std::io::Error,
+        source: io::Error,
     },
     /// The database refused.
     #[error("state database: {0}; after an error of the disk, restart the node")]
@@ -211,10 +218,12 @@ pub enum StoreError {
 
 impl StoreError {
     /// Which way it failed, for callers that answer with a [`karman_types::TaskError`].
-    pub const fn kind(&self) -> ErrorKind {
+    pub fn kind(&self) -> ErrorKind {
         match self {
             Self::Limit { .. } | Self::Full { .. } => ErrorKind::Limit,
-            Self::Name { .. }
+            Self::Io { source, .. } if source.kind() == io::ErrorKind::PermissionDenied => ErrorKind::Denied,
+            Self::Shared { .. }
+            | Self::Name { .. }
             | Self::Exits { .. }
             | Self::Increment { .. }
             | Self::Unknown { .. }
@@ -228,11 +237,21 @@ impl StoreError {
     }
 
     /// Turns an error of the file system into one that names the path.
-    pub(crate) fn io(path: &Path) -> impl FnOnce(std::io::Error) -> Self {
+    pub(crate) fn io(path: &Path) -> impl FnOnce(io::Error) -> Self {
         move |source| Self::Io {
             path: path.into(),
             source,
         }
+    }
+}
+
+/// What to do about an error of the file system, where one thing helps as a rule.
+fn advice(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::PermissionDenied => {
+            "; run this as the user whose node it is (`sudo -u USER karman …`)"
+        }
+        _ => "",
     }
 }
 
@@ -270,6 +289,19 @@ from_redb!(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_folder_of_another_user_is_told_as_such() {
+        let refused = StoreError::io(Path::new("/node/state.redb"));
+        let error = refused(io::Error::from(io::ErrorKind::PermissionDenied));
+        assert_eq!(error.kind(), ErrorKind::Denied);
+        assert!(
+            error.to_string().contains("as the user whose node it is"),
+            "{error}"
+        );
+        let full = StoreError::io(Path::new("/node/state.redb"))(io::ErrorKind::StorageFull.into());
+        assert_eq!(full.kind(), ErrorKind::Internal);
+    }
 
     #[test]
     fn only_keys_that_there_are_are_to_be_raised() {

@@ -9,8 +9,18 @@ use std::path::Path;
 /// Files that are being written; those that a crash left are swept away at the next start.
 const UNFINISHED: &str = ".new-";
 
+/// The mode bit of folders that many users share, such as `/tmp`: who may write there may not remove what others wrote.
+const STICKY: u32 = 0o1000;
+
 /// Makes a folder that only this user can enter, or makes an existing one so.
+///
+/// # Errors
+/// [`StoreError::Shared`] for one that many users share: it is left to them.
 pub(crate) fn private_dir(dir: &Path) -> Result<(), StoreError> {
+    let mode = fs::metadata(dir).map_or(0, |known| known.permissions().mode());
+    if mode & STICKY != 0 {
+        return Err(StoreError::Shared { path: dir.into() });
+    }
     DirBuilder::new()
         .recursive(true)
         .mode(0o700)
@@ -61,4 +71,22 @@ pub(crate) fn sweep(dir: &Path) -> Result<(), StoreError> {
         Ok(())
     };
     sweep().map_err(StoreError::io(dir))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_folder_that_users_share_is_left_to_them() {
+        let folder = tempfile::tempdir().unwrap();
+        let mode = || fs::metadata(folder.path()).unwrap().permissions().mode() & 0o7777;
+        fs::set_permissions(folder.path(), Permissions::from_mode(0o1777)).unwrap();
+        let error = private_dir(folder.path()).unwrap_err();
+        assert!(matches!(error, StoreError::Shared { .. }), "{error}");
+        assert_eq!(mode(), 0o1777);
+        fs::set_permissions(folder.path(), Permissions::from_mode(0o777)).unwrap();
+        private_dir(folder.path()).unwrap();
+        assert_eq!(mode(), 0o700);
+    }
 }

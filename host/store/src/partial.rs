@@ -5,6 +5,7 @@ use bao_tree::io::sync::{DecodeResponseIter, OutboardMut, WriteAt, encode_ranges
 use bao_tree::io::{BaoContentItem, DecodeError};
 use bytes::Bytes;
 use karman_types::Digest;
+use std::collections::HashMap;
 use std::fs::{self, DirEntry, File, OpenOptions};
 use std::io::{self, ErrorKind};
 use std::ops::Range;
@@ -58,10 +59,16 @@ impl Blobs<'_> {
     pub fn receive(&self, digest: Digest, size: u64) -> Result<Partial, StoreError> {
         let most = self.0.limits().blob.0;
         limits::at_most("blob", usize::try_from(size).unwrap_or(usize::MAX), most)?;
-        if !self.0.receiving().lock().insert(digest) {
-            return Err(StoreError::Receiving { digest });
+        {
+            // Those that begin at once see each other.
+            let mut receiving = self.0.receiving().lock();
+            if receiving.contains_key(&digest) {
+                return Err(StoreError::Receiving { digest });
+            }
+            make_room(self.0, &receiving, &digest, size)?;
+            receiving.insert(digest, size);
         }
-        let opened = make_room(self.0, &digest, size).and_then(|()| open(self.0, digest, size));
+        let opened = open(self.0, digest, size);
         if opened.is_err() {
             self.0.receiving().lock().remove(&digest);
         }
@@ -70,7 +77,7 @@ impl Blobs<'_> {
 
     /// Gives up what was received of a blob, unless it is being received.
     pub fn forget_partial(&self, digest: &Digest) {
-        if !self.0.receiving().lock().contains(digest) {
+        if !self.0.receiving().lock().contains_key(digest) {
             remove(self.0, digest);
         }
     }
@@ -238,22 +245,26 @@ fn proves(data: &File, hashes: &PreOrderOutboard<File>, group: u64) -> bool {
     encode_ranges_validated(data, hashes, &ranges(group..group + 1), io::sink()).is_ok()
 }
 
-/// Sees to it that all that is received has room, and lets go of what nobody has received for longest.
-fn make_room(store: &Store, digest: &Digest, size: u64) -> Result<(), StoreError> {
+/// Sees to it that all that is received has room, and lets go of what nobody has received for longest. `receiving` has what is being received, which
+/// may not be on the disk yet.
+fn make_room(
+    store: &Store,
+    receiving: &HashMap<Digest, u64>,
+    digest: &Digest,
+    size: u64,
+) -> Result<(), StoreError> {
     let quota = store.limits().partial.0;
     limits::at_most("partial", usize::try_from(size).unwrap_or(usize::MAX), quota)?;
-    let mut others = unfinished(store)?;
-    others.retain(|other| other.digest != *digest);
-    others.sort_by_key(|other| other.changed);
-    let mut taken: u64 = others.iter().map(|other| other.size).sum();
-    for other in others {
+    let mut idle = unfinished(store)?;
+    idle.retain(|other| other.digest != *digest && !receiving.contains_key(&other.digest));
+    idle.sort_by_key(|other| other.changed);
+    let mut taken = receiving.values().sum::<u64>() + idle.iter().map(|other| other.size).sum::<u64>();
+    for other in idle {
         if taken + size <= quota {
             break;
         }
-        if !store.receiving().lock().contains(&other.digest) {
-            remove(store, &other.digest);
-            taken -= other.size;
-        }
+        remove(store, &other.digest);
+        taken -= other.size;
     }
     limits::at_most(
         "partial",

@@ -7,7 +7,7 @@ use crate::{
 use karman_types::Digest;
 use parking_lot::Mutex;
 use redb::{Database, DatabaseError, StorageError};
-use std::collections::{HashSet, VecDeque};
+use std::collections::{HashMap, VecDeque};
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
@@ -25,8 +25,8 @@ struct Inner {
     keys: NodeKeys,
     /// Held while a file under `blobs/` and its record come and go together.
     files: Mutex<()>,
-    /// Blobs that are being received.
-    receiving: Mutex<HashSet<Digest>>,
+    /// Blobs that are being received, and their bytes.
+    receiving: Mutex<HashMap<Digest, u64>>,
     /// Blobs that others read, the one that was first asked for longest ago in front.
     sliced: Mutex<VecDeque<Arc<Slices>>>,
     /// Held while one is made ready for that: several at once would be no sooner on one disk, and most ask for the same.
@@ -220,7 +220,7 @@ impl Store {
         &self.0.files
     }
 
-    pub(crate) fn receiving(&self) -> &Mutex<HashSet<Digest>> {
+    pub(crate) fn receiving(&self) -> &Mutex<HashMap<Digest, u64>> {
         &self.0.receiving
     }
 

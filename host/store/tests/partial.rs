@@ -6,6 +6,7 @@ use karman_store::{Downgrade, GROUP, NewPlugin, PutError, Slices, Store, StoreEr
 use karman_types::{ByteSize, Digest, World};
 use proptest::prelude::*;
 use std::fs;
+use std::sync::Barrier;
 
 fn bytes(length: usize) -> Bytes {
     (0..length)
@@ -132,6 +133,26 @@ fn a_blob_is_received_once_at_a_time_and_within_a_quota() {
     assert!(store.blobs().receive(third, 2_000_000).is_err());
     second.discard();
     assert_eq!(files(&store, "partial"), 0);
+}
+
+#[test]
+fn those_that_begin_at_once_have_room_together() {
+    let dir = tempfile::tempdir().unwrap();
+    let limits = StoreLimits {
+        partial: ByteSize(1_000_000),
+        ..StoreLimits::default()
+    };
+    let store = Store::open_with(dir.path(), limits).unwrap();
+    let begin = Barrier::new(16);
+    let receive = &|n: u8| {
+        begin.wait();
+        store.blobs().receive(Digest::of(&[n]), 300_000)
+    };
+    let received: Vec<_> = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..16).map(|n| scope.spawn(move || receive(n))).collect();
+        threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+    });
+    assert_eq!(received.iter().filter(|begun| begun.is_ok()).count(), 3);
 }
 
 #[test]

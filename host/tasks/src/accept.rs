@@ -1,16 +1,20 @@
 use crate::attempt::Attempts;
 use crate::limits::room;
 use crate::machine::Machine;
-use crate::record::fingerprint;
+use crate::record::{fingerprint, request_bytes};
 use crate::table::{Phase, Redo, Step, Task};
 use crate::{
     Action, Due, Epoch, Expiry, Guarantee, Handover, KeptError, KeyReused, LimitReached, Outcome, SaveError,
     Saved, Submission, SubmitError, TaskRecord, UnixMs,
 };
-use karman_types::{Digest, TaskError, TaskId};
+use karman_types::{Digest, TaskError, TaskId, TaskRequest};
 
 /// Fewer nodes have no majority that survives the loss of one.
 const KEEPERS: u32 = 3;
+/// Bytes of the key of an accepted task. It is remembered long after the task has ended, and nothing else bounds it.
+const MOST_KEY: usize = 1 << 10;
+/// Bytes of what an accepted task's request has beside its body: keepers count the body only.
+const MOST_HEAD: usize = 16 << 10;
 
 impl Machine {
     pub(crate) fn submit(&mut self, asked: TaskId, submission: Submission) {
@@ -32,8 +36,9 @@ impl Machine {
             return Err(SubmitError::Draining);
         }
         let guarantee = submission.guarantee;
-        self.check_room(guarantee, submission.request.body.len() as u64)?;
+        self.check_room(guarantee, request_bytes(&submission.request))?;
         if guarantee != Guarantee::Direct {
+            check_lengths(submission.key.as_deref(), &submission.request)?;
             self.check_results(self.spare(submission.is_part()))?;
         }
         match guarantee {
@@ -98,6 +103,7 @@ impl Machine {
         if !is_as_accepted(&record) {
             return Err(SubmitError::NoHandover);
         }
+        record.check_lengths()?;
         if let Some(known) = self.tasks.get(id) {
             let another = known.record.fingerprint != record.fingerprint;
             if another || known.record.epoch >= record.epoch {
@@ -348,6 +354,33 @@ impl Machine {
     fn refuse(&mut self, asked: TaskId, error: SubmitError) {
         self.stats.refused += 1;
         self.out.push(Action::Refuse { asked, error });
+    }
+}
+
+/// What nothing else bounds of an accepted task.
+fn check_lengths(key: Option<&str>, request: &TaskRequest) -> Result<(), SubmitError> {
+    let lengths = [
+        ("key", key.map_or(0, str::len), MOST_KEY),
+        ("metadata", request.head_bytes(), MOST_HEAD),
+    ];
+    match lengths.into_iter().find(|(_, bytes, most)| bytes > most) {
+        Some((field, bytes, most)) => Err(SubmitError::TooLong {
+            field: field.into(),
+            bytes: bytes as u64,
+            most: most as u64,
+        }),
+        None => Ok(()),
+    }
+}
+
+impl TaskRecord {
+    /// Whether it is as short as an accepted task has to be, but for its body. What other nodes hand in may not be.
+    ///
+    /// # Errors
+    /// [`SubmitError::TooLong`].
+    pub fn check_lengths(&self) -> Result<(), SubmitError> {
+        self.request()
+            .map_or(Ok(()), |request| check_lengths(self.key.as_deref(), request))
     }
 }
 

@@ -282,6 +282,16 @@ pub enum SubmitError {
     /// Another request came under a key that is taken.
     #[error(transparent)]
     KeyReused(#[from] KeyReused),
+    /// A part of it is longer than any node takes.
+    #[error("`{field}` of an accepted task may have {most} bytes at most, and this has {bytes}")]
+    TooLong {
+        /// Which: `key` or `metadata`.
+        field: String,
+        /// Its bytes.
+        bytes: u64,
+        /// How many it may have.
+        most: u64,
+    },
     /// Its time was over when it came.
     #[error("the time of the task is over: submit it again with more time")]
     Expired,
@@ -308,7 +318,7 @@ pub enum SubmitError {
 impl From<SubmitError> for TaskError {
     fn from(error: SubmitError) -> Self {
         let kind = match &error {
-            SubmitError::Limit(_) => ErrorKind::Limit,
+            SubmitError::Limit(_) | SubmitError::TooLong { .. } => ErrorKind::Limit,
             SubmitError::KeyReused(_) | SubmitError::NoHandover => ErrorKind::Invalid,
             SubmitError::Expired => ErrorKind::Deadline,
             SubmitError::Draining
@@ -317,8 +327,13 @@ impl From<SubmitError> for TaskError {
             | SubmitError::Owned => ErrorKind::Unavailable,
         };
         let mut refused = Self::new(kind, error.to_string());
-        if let SubmitError::Limit(reached) = &error {
-            refused = refused.with_field(&*reached.name);
+        let field = match &error {
+            SubmitError::Limit(reached) => Some(&*reached.name),
+            SubmitError::TooLong { field, .. } => Some(&**field),
+            _ => None,
+        };
+        if let Some(field) = field {
+            refused = refused.with_field(field);
         }
         match error {
             SubmitError::TooFewKeepers { .. } => refused.with_hint(

@@ -63,8 +63,7 @@ pub struct Submission {
     pub request: TaskRequest,
     /// What is promised.
     pub guarantee: Guarantee,
-    /// Equal for submissions that ask for the same effect. The node prefixes it with the submitter, so that nobody meets
-    /// another's keys.
+    /// Equal for submissions that ask for the same effect. All callers of a node share its keys, and all of a mesh those of kept tasks.
     pub key: Option<Arc<str>>,
     /// What the homes of buckets know it by, where that is not the key: of all tasks with the same one effect is applied. For
     /// another try at what may have had its effect already.
@@ -295,21 +294,26 @@ impl TaskRecord {
         self.outcome().map_or(0, Outcome::bytes)
     }
 
-    /// Bytes of its input, or else of its result.
+    /// Bytes of its input, or else of its result, as keepers of all versions count them: without the head.
     pub fn weight(&self) -> u64 {
         match &self.state {
             Saved::Ended {
                 outcome: Outcome::Done(response),
                 ..
             } => response.body.len() as u64,
-            _ => self.bytes(),
+            _ => self.request().map_or(0, |request| request.body.len() as u64),
         }
     }
 
-    /// Bytes of the input that it still holds.
+    /// Bytes of the request that it still holds.
     pub(crate) fn bytes(&self) -> u64 {
-        self.request().map_or(0, |request| request.body.len() as u64)
+        self.request().map_or(0, request_bytes)
     }
+}
+
+/// Bytes of a request, its head included.
+pub(crate) fn request_bytes(request: &TaskRequest) -> u64 {
+    (request.head_bytes() + request.body.len()) as u64
 }
 
 /// One write to the node's table of tasks.

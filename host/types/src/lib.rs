@@ -60,7 +60,7 @@ pub use units::{
     ByteSize, ParseUnitError, format_bytes, format_duration, parse_duration, serde_duration,
     serde_optional_duration,
 };
-pub use unknown_key::{KeyError, from_toml};
+pub use unknown_key::{KeyError, from_toml, nearest};
 pub use workflow::{
     Comparison, Edge, FieldPath, FlowTask, Predicate, PredicateError, Scalar, Workflow, WorkflowError,
 };

@@ -331,11 +331,11 @@ mod tests {
                 "1 GiB",
             ),
             ("event-screen", "Event Screen", "name", "lower-case"),
-            ("kv:road", "vk:road", "vk:road", "did you mean `kv`?"),
+            ("kv:road", "vk:road", "asks[0]", "did you mean `kv`?"),
             (
                 "karman:task/task-stream",
                 "wasi:cli/imports",
-                "wasi:cli/imports",
+                "world",
                 "wasi:cli/command",
             ),
         ] {

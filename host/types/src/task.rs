@@ -24,6 +24,14 @@ pub struct TaskRequest {
     pub body: Bytes,
 }
 
+impl TaskRequest {
+    /// Bytes of all that is not the body.
+    pub fn head_bytes(&self) -> usize {
+        let metadata = self.metadata.iter().map(|(name, value)| name.len() + value.len());
+        self.content_type.len() + metadata.sum::<usize>()
+    }
+}
+
 /// The output of a task.
 #[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 pub struct TaskResponse {

@@ -15,8 +15,10 @@ pub enum KeyError {
         nearest: Option<String>,
     },
     /// Anything else: a missing key, a wrong type, a text that is not TOML.
-    #[error("line {line}: {message}")]
+    #[error("line {line}: {}{message}", key.as_ref().map(|key| format!("`{key}`: ")).unwrap_or_default())]
     Invalid {
+        /// The key whose value is wrong, with the tables that it stands in: `mesh.listen`.
+        key: Option<String>,
         /// What is wrong.
         message: String,
         /// Counted from 1.
@@ -29,7 +31,10 @@ impl KeyError {
     pub fn key(&self) -> Option<&str> {
         match self {
             Self::Unknown { key, .. } => Some(key),
-            Self::Invalid { message, .. } => message.split('`').nth(1),
+            Self::Invalid { message, .. } if message.starts_with("missing field ") => {
+                message.split('`').nth(1)
+            }
+            Self::Invalid { key, .. } => key.as_deref(),
         }
     }
 }
@@ -39,18 +44,27 @@ impl KeyError {
 /// # Errors
 /// [`KeyError::Unknown`] for a key that the type does not have, [`KeyError::Invalid`] for the rest.
 pub fn from_toml<T: DeserializeOwned>(text: &str) -> Result<T, KeyError> {
-    toml::from_str(text).map_err(|error| {
-        let line = error.span().map_or(1, |span| {
+    let line = |error: &toml::de::Error| {
+        error.span().map_or(1, |span| {
             text[..span.start.min(text.len())].matches('\n').count() + 1
-        });
-        explain(error.message(), line)
+        })
+    };
+    let toml = toml::Deserializer::parse(text);
+    let toml = toml.map_err(|error| explain(error.message(), None, line(&error)))?;
+    serde_path_to_error::deserialize(toml).map_err(|error| {
+        // What stands outside of any table has no path.
+        let path = error.path().to_string();
+        let key = (path != ".").then_some(path);
+        let error = error.into_inner();
+        explain(error.message(), key, line(&error))
     })
 }
 
 /// Serde words an unknown field as "unknown field `a`, expected one of `b`, `c`" (or "expected `b`").
-fn explain(message: &str, line: usize) -> KeyError {
+fn explain(message: &str, key: Option<String>, line: usize) -> KeyError {
     if !message.starts_with("unknown field ") {
         return KeyError::Invalid {
+            key: key.filter(|_| !message.starts_with("missing field ")),
             message: message.trim().into(),
             line,
         };
@@ -62,7 +76,7 @@ fn explain(message: &str, line: usize) -> KeyError {
 }
 
 /// The known name that is spelt most like this one, if any is close.
-pub(crate) fn nearest<'n>(name: &str, known: impl Iterator<Item = &'n str>) -> Option<String> {
+pub fn nearest<'n>(name: &str, known: impl Iterator<Item = &'n str>) -> Option<String> {
     known
         .map(|known| (strsim::damerau_levenshtein(name, known), known))
         .filter(|(distance, known)| *distance <= 2.max(known.len() / 3))
@@ -104,6 +118,21 @@ mod tests {
         let error = from_toml::<Config>("memory = 1\nzzzzzz = 2\n").unwrap_err();
         assert!(
             matches!(error, KeyError::Unknown { nearest: None, .. }),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn a_wrong_value_is_told_with_its_key() {
+        #[derive(Debug, Deserialize)]
+        struct Nested {
+            #[expect(dead_code, reason = "only read")]
+            limits: Config,
+        }
+        let error = from_toml::<Nested>("[limits]\nmemory = \"much\"\n").unwrap_err();
+        assert_eq!(error.key(), Some("limits.memory"));
+        assert!(
+            error.to_string().starts_with("line 2: `limits.memory`: "),
             "{error}"
         );
     }

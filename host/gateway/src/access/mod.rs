@@ -67,6 +67,8 @@ pub(crate) struct Caller {
 enum Stranger {
     /// What it sends is no token, or one that does not hold.
     Refused(TaskError),
+    /// Whether what it sends holds cannot be told.
+    Unsure(TaskError),
     /// Too many that came from its address did not hold: for so long none is looked at that is new.
     TooMany(Duration),
 }
@@ -110,7 +112,7 @@ impl Access {
     /// Who sends these headers from there.
     ///
     /// # Errors
-    /// 401 for what is no token that holds; 429, with the time after which to try again, where too many that came from there were none.
+    /// 401 for what is no token that holds; 503 where that cannot be told; 429, with the time after which to try again, where too many that came from there were none.
     pub(crate) fn caller(&self, headers: &HeaderMap, peer: IpAddr) -> Result<Arc<Caller>, Refusal> {
         let wait = match self.recognised(headers, peer) {
             Ok(caller) => return Ok(caller),
@@ -118,6 +120,7 @@ impl Access {
                 Ok(()) => return Err(Refusal::unauthorized(error)),
                 Err(wait) => wait,
             },
+            Err(Stranger::Unsure(error)) => return Err(error.into()),
             Err(Stranger::TooMany(wait)) => {
                 self.failures.keep_out();
                 wait
@@ -167,7 +170,11 @@ impl Access {
             return Ok(caller);
         };
         token.check(self.clock())?;
-        match self.revoked.has(&token.id, self.started.elapsed()) {
+        match self
+            .revoked
+            .has(&token.id, self.started.elapsed())
+            .map_err(Stranger::Unsure)?
+        {
             true => Err(TokenError::Revoked(token.id.clone()).into()),
             false => Ok(caller),
         }

@@ -146,12 +146,30 @@ impl Inference {
         let mut reply = match is_task {
             // Boxed, as all that is rare beside: each request has room for the largest of its steps.
             true => Box::pin(self.run_task(question, inputs, within)).await?,
-            false => self.run_model(question, inputs, within).await?,
+            false => match self.run_model(question, inputs, within).await {
+                Err(refused) if refused.error.field.as_deref() == Some("model") => {
+                    return Err(Box::pin(self.unsuited(&question.model, refused)).await);
+                }
+                replied => replied?,
+            },
         };
         if !question.wanted.is_empty() {
             reply.outputs = chosen(reply.outputs, &question.wanted)?;
         }
         Ok(reply)
+    }
+
+    /// Why there is no such model: it may be a task, which takes other inputs.
+    async fn unsuited(&self, name: &str, refused: Refusal) -> Refusal {
+        match self.task(name).await {
+            Some(_) => {
+                let error = format!(
+                    "`{name}` is a task: it takes `{TASK_INPUT}`, one element of {BYTES}, and nothing else"
+                );
+                TaskError::invalid(error).with_field("inputs").into()
+            }
+            None => refused,
+        }
     }
 
     async fn run_model(
@@ -209,6 +227,12 @@ impl Inference {
         within: Duration,
     ) -> Result<Reply, Refusal> {
         let task = &question.model;
+        if let Some(version) = &question.version
+            && let Some(described) = self.task(task).await
+            && described.version != *version
+        {
+            return Err(no_version(task, version, &described.version));
+        }
         let mut request = TaskRequest::default();
         for (name, value) in inputs {
             match value {

@@ -29,6 +29,7 @@ fn look() -> serde_json::Value {
 #[utoipa::path(post, path = "/tasks/{name}", tag = "tasks",
     params(("name" = String, Path, description = "The task"),
         ("karman-within" = Option<String>, Header, description = "The longest time, as `200 ms`"),
+        ("karman-hedge" = Option<String>, Header, description = "After this time without an answer a second node is asked as well, as `50 ms`"),
         ("karman-accept" = Option<String>, Header, description = "`local` or `kept`: answer when it is on the disk"),
         ("karman-idempotency-key" = Option<String>, Header, description = "Equal for requests that ask for the same effect")),
     request_body(content = Vec<u8>, content_type = "application/octet-stream"), responses(

@@ -145,5 +145,5 @@ pub(super) fn show(app: &App, answer: &Response<Bytes>) -> Result<(), TaskError>
 }
 
 fn text<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
-    headers.get(name)?.to_str().ok()
+    std::str::from_utf8(headers.get(name)?.as_bytes()).ok()
 }

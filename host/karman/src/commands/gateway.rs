@@ -4,7 +4,6 @@ use crate::commands::serve;
 use crate::logging;
 use clap::Args;
 use karman_gateway::{GatewayConfig, Right, TlsConfig};
-use karman_store::NodeKeys;
 use karman_types::TaskError;
 use serde_json::json;
 use std::path::PathBuf;
@@ -30,8 +29,7 @@ impl Gateway {
         let (ring, _lines) = logging::start_node(app)?;
         let config = self.up.config(app)?;
         let gateway = self.config(GatewayConfig::of(&config)?);
-        let keys =
-            NodeKeys::open(&app.places.state).map_err(|error| TaskError::internal(error.to_string()))?;
+        let keys = app.keys()?;
         serve::threads()?.block_on(async {
             let node = self.up.start(app, config, ring).await?;
             let shut_down = serve::stop_by_signal()?;

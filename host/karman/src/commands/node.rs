@@ -18,7 +18,6 @@ use http::Method;
 use join::Given;
 use karman_node::{ComputeProfile, LogEvent, LogRing, NodeConfig, TaskState, TaskStatus};
 use karman_package::{Package, PublicKey, ReadLimits};
-use karman_store::{NodeKeys, StoreError};
 use karman_types::{Grant, NodeId, TaskError, Tier, from_toml};
 use rustix::process::Pid;
 use serde_json::json;
@@ -133,8 +132,7 @@ impl Node {
 
 impl Id {
     fn run(&self, app: &App) -> Result<(), TaskError> {
-        let internal = |error: StoreError| TaskError::internal(error.to_string());
-        let keys = NodeKeys::open(&app.places.state).map_err(internal)?;
+        let keys = app.keys()?;
         let (id, key) = (keys.node().id(), PublicKey::from_bytes(keys.node().public()));
         let shown = if self.long { id.to_string() } else { id.short() };
         app.output.result(

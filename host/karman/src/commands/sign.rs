@@ -65,7 +65,11 @@ fn new_key(app: &App, path: &Path) -> Result<(), TaskError> {
     public_path.push(".pub");
     let public_path = PathBuf::from(public_path);
     key.write(path).map_err(Worded::worded)?;
-    key.public().write(&public_path).map_err(Worded::worded)?;
+    key.public().write(&public_path).map_err(|error| {
+        // A secret beside the public half of another one would sign what nobody can verify.
+        let _ = std::fs::remove_file(path);
+        error.worded()
+    })?;
     let public = key.public();
     app.output.result(
         || public.to_string(),

@@ -4,7 +4,6 @@ use clap::{Args, Subcommand};
 use karman_gateway::{AccessTerms, AccessToken, CallerLimits, Revoked, Right, TokenError};
 use karman_mesh::membership::UnixTime;
 use karman_package::PublicKey;
-use karman_store::NodeKeys;
 use karman_types::{ByteSize, TaskError, parse_duration};
 use serde_json::json;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -83,10 +82,6 @@ impl Token {
     }
 }
 
-fn keys(app: &App) -> Result<NodeKeys, TaskError> {
-    NodeKeys::open(&app.places.state).map_err(|error| TaskError::internal(error.to_string()))
-}
-
 fn refused(error: TokenError) -> TaskError {
     TaskError::new(error.kind(), error.to_string())
 }
@@ -98,7 +93,7 @@ fn now() -> UnixTime {
 
 impl Issue {
     fn run(&self, app: &App) -> Result<(), TaskError> {
-        let keys = keys(app)?;
+        let keys = app.keys()?;
         let terms = AccessTerms {
             name: self.name.clone(),
             rights: self.rights.clone(),
@@ -135,7 +130,7 @@ impl Inspect {
         };
         let key = match self.key {
             Some(key) => key,
-            None => PublicKey::from_bytes(keys(app)?.node().public()),
+            None => PublicKey::from_bytes(app.keys()?.node().public()),
         };
         let token = AccessToken::read(&text, &[key]).map_err(refused)?;
         let ended = token.check(now()).is_err();
@@ -179,7 +174,7 @@ impl Revoke {
             );
         }
         // The folder is made if need be, as for every key.
-        keys(app)?;
+        app.keys()?;
         Revoked::of(&app.places.state).add(id)?;
         app.output
             .result(|| format!("{id}   revoked"), || json!({ "revoked": id }))

@@ -4,13 +4,15 @@ use super::flow;
 use super::status::{TaskState, TaskStatus};
 use super::tasks::{Inner, Tasks};
 use karman_tasks::{Event, Kept, Outcome, Saved, Status};
-use karman_types::{TaskError, TaskId};
+use karman_types::{ErrorKind, TaskError, TaskId};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::{Instant, timeout_at};
 
 /// How long one question to the keepers waits for the end of a task.
 const ONE_WAIT: Duration = Duration::from_secs(5);
+/// The pause before keepers that do not answer are asked again.
+const PAUSE: Duration = Duration::from_millis(200);
 
 impl Tasks {
     /// Every task that this node holds, the oldest first.
@@ -69,7 +71,11 @@ impl Tasks {
             let left = until.saturating_duration_since(Instant::now());
             let found = match self.kept(task, left.min(ONE_WAIT)).await {
                 Ok(found) => found.ok_or_else(|| unknown(task))?,
-                Err(_) if !left.is_zero() => continue,
+                // To ask again at once what does not pass would be to ask all the time.
+                Err(error) if error.kind == ErrorKind::Unavailable && !left.is_zero() => {
+                    tokio::time::sleep(PAUSE.min(left)).await;
+                    continue;
+                }
                 Err(error) => return Err(error),
             };
             match found.record.state {

@@ -64,6 +64,6 @@ pub use split::{
     CutBy, InsideLayer, InsideNode, InsideOrder, InsidePlan, Leg, ModelInParts, NodeProfile, RanInParts,
     SplitOrder, SplitPlan, WholeOnGpu,
 };
-pub(crate) use split::{Split, resume};
+pub(crate) use split::{Split, resume_all};
 pub use status::{TaskState, TaskStatus};
 pub(crate) use tasks::Tasks;

@@ -1,7 +1,7 @@
 //! The operator's socket: a Unix socket in the node's folder, which only its user can enter. `karman node …`, `deploy` and
 //! `call` speak to a running node here.
 
-use super::answer::Refusal;
+use super::answer::{Refusal, whole};
 use super::connections::ShutDown;
 use super::extract::{InBody, InPath, InQuery};
 use super::{fed, flows, held, mesh, models, public, tasks};
@@ -10,10 +10,11 @@ use crate::node::{Node, NodeStatus};
 use crate::plugins::{DeployOptions, Deployed, MOST_PLUGIN_BYTES};
 use axum::Router;
 use axum::body::Bytes;
+use axum::extract::rejection::BytesRejection;
 use axum::extract::{DefaultBodyLimit, State};
 use axum::response::Json;
 use axum::routing::{delete, get, post};
-use karman_types::{Grant, GrantSet, TaskError};
+use karman_types::{ByteSize, Grant, GrantSet, TaskError};
 use serde::Deserialize;
 use std::os::unix::fs::PermissionsExt;
 use tokio::net::UnixListener;
@@ -64,8 +65,9 @@ async fn deploy(
     State(node): State<Node>,
     InPath(name): InPath<String>,
     InQuery(options): InQuery<DeployOptions>,
-    file: Bytes,
+    file: Result<Bytes, BytesRejection>,
 ) -> Result<Json<Deployed>, Refusal> {
+    let file = whole(file, ByteSize(MOST_PLUGIN_BYTES as u64))?;
     Ok(Json(node.deploy(file.into(), &name, options).await?))
 }
 

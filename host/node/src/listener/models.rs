@@ -3,21 +3,22 @@
 use super::answer::Refusal;
 use super::extract::{InBody, InPath};
 use crate::drive::{InsideOrder, InsidePlan, LinkMeasure, ModelInParts, NodeProfile, SplitOrder, SplitPlan};
-use crate::inference::{InferParameters, InferRequest, InferResponse, InferTensor};
+use crate::inference::{InferParameters, InferRequest, InferResponse, InferTensor, MOST_REQUEST};
 use crate::node::Node;
 use axum::Router;
-use axum::extract::State;
+use axum::extract::{DefaultBodyLimit, State};
 use axum::response::Json;
 use axum::routing::{get, post, put};
 use std::time::Instant;
 
 pub(crate) fn router() -> Router<Node> {
+    let most = DefaultBodyLimit::max(MOST_REQUEST.as_usize());
     Router::new()
         .route("/models/{name}/profile", get(profile).post(profile_again))
         .route("/models/{name}/plan", get(planned).post(plan).delete(unplan))
         .route("/models/{name}/inside", post(plan_inside))
         .route("/models/{name}/links", put(state_links))
-        .route("/models/{name}/run", post(run))
+        .route("/models/{name}/run", post(run).layer(most))
 }
 
 async fn profile(

@@ -28,6 +28,8 @@ const METADATA: &str = "karman-meta-";
 const ACCEPT: &str = "karman-accept";
 /// Equal for requests that ask for the same effect.
 const KEY: &str = "karman-idempotency-key";
+/// Bytes of such a key at most: it is remembered for days.
+const MOST_KEY: usize = 256;
 /// After this time without an answer a second node is asked as well: `50 ms`.
 const HEDGE: &str = "karman-hedge";
 /// The time that the caller gives: `200 ms`.
@@ -147,7 +149,7 @@ pub(crate) async fn call(
         .map_err(|error| {
             TaskError::limit(format!("the body cannot be read up to {most}: {error}")).with_field("body")
         })?;
-    let (content_type, metadata) = request_head(&headers);
+    let (content_type, metadata) = request_head(&headers)?;
     let request = TaskRequest {
         content_type,
         metadata,
@@ -194,7 +196,7 @@ async fn accept(
 
 /// What is to be promised, where the caller says so, and under which key.
 pub(super) fn accepting(headers: &HeaderMap) -> Result<(Option<Guarantee>, Option<Arc<str>>), TaskError> {
-    let promise = match headers.get(ACCEPT).map(|promise| text(Some(promise))).as_deref() {
+    let promise = match text(headers, ACCEPT)? {
         None => None,
         Some("local") => Some(Guarantee::Local),
         Some("kept") => Some(Guarantee::Kept),
@@ -203,33 +205,53 @@ pub(super) fn accepting(headers: &HeaderMap) -> Result<(Option<Guarantee>, Optio
             return Err(error.with_field(ACCEPT));
         }
     };
-    let key = headers.get(KEY).map(|key| text(Some(key)).into());
+    let key = text(headers, KEY)?.map(key).transpose()?;
     Ok((promise, key))
 }
 
-fn text(value: Option<&HeaderValue>) -> String {
-    value
-        .and_then(|value| value.to_str().ok())
-        .unwrap_or_default()
-        .to_owned()
+/// A key that tells efforts apart, and that a node can afford to remember.
+fn key(key: &str) -> Result<Arc<str>, TaskError> {
+    let error = match key.len() {
+        0 => TaskError::invalid("an idempotency key is empty")
+            .with_hint("leave it out, or give one of your own"),
+        1..=MOST_KEY => return Ok(key.into()),
+        bytes => TaskError::limit(format!(
+            "an idempotency key may have {MOST_KEY} bytes at most, and this has {bytes}"
+        )),
+    };
+    Err(error.with_field(KEY))
+}
+
+/// What this header says, where it is there.
+fn text<'a>(headers: &'a HeaderMap, name: &str) -> Result<Option<&'a str>, TaskError> {
+    headers.get(name).map(|value| readable(name, value)).transpose()
+}
+
+/// A header's value as a text. RFC 9110 leaves it to whom it is for which one its bytes make: ours are UTF-8.
+fn readable<'a>(name: &str, value: &'a HeaderValue) -> Result<&'a str, TaskError> {
+    std::str::from_utf8(value.as_bytes()).map_err(|error| {
+        TaskError::invalid(format!("the header `{name}` is not UTF-8: {error}")).with_field(name)
+    })
 }
 
 /// What the headers say of a body: its type, and its metadata.
-pub(super) fn request_head(headers: &HeaderMap) -> (String, Metadata) {
-    let metadata = headers.iter().filter_map(|(name, value)| {
-        Some((
-            name.as_str().strip_prefix(METADATA)?.to_owned(),
-            text(Some(value)),
-        ))
-    });
-    (text(headers.get(header::CONTENT_TYPE)), metadata.collect())
+pub(super) fn request_head(headers: &HeaderMap) -> Result<(String, Metadata), TaskError> {
+    let content_type = text(headers, header::CONTENT_TYPE.as_str())?;
+    let metadata = headers
+        .iter()
+        .filter_map(|(name, value)| Some((name.as_str(), name.as_str().strip_prefix(METADATA)?, value)));
+    let metadata = metadata.map(|(header, name, value)| Ok((name.into(), readable(header, value)?.into())));
+    Ok((
+        content_type.unwrap_or_default().into(),
+        metadata.collect::<Result<_, TaskError>>()?,
+    ))
 }
 
 fn time(headers: &HeaderMap, name: &'static str) -> Result<Option<Duration>, TaskError> {
-    let Some(value) = headers.get(name) else {
+    let Some(value) = text(headers, name)? else {
         return Ok(None);
     };
-    parse_duration(&text(Some(value)))
+    parse_duration(value)
         .map(Some)
         .map_err(|error| TaskError::invalid(error.to_string()).with_field(name))
 }
@@ -287,6 +309,7 @@ pub(super) fn describe(headers: &mut HeaderMap, content_type: String, metadata: 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use karman_types::ErrorKind;
 
     #[test]
     fn a_plugin_sees_the_path_below_its_name() {
@@ -300,5 +323,34 @@ mod tests {
             assert_eq!((found.as_str(), uri.to_string().as_str()), (name, rest));
         }
         assert!(plugin_path(&"/tasks/a".parse().unwrap()).is_none());
+    }
+
+    fn headers(name: &str, value: &[u8]) -> HeaderMap {
+        let name: header::HeaderName = name.parse().unwrap();
+        HeaderMap::from_iter([(name, HeaderValue::from_bytes(value).unwrap())])
+    }
+
+    #[test]
+    fn keys_and_metadata_are_read_in_any_script() {
+        let (_, key) = accepting(&headers(KEY, "Brücke-1".as_bytes())).unwrap();
+        assert_eq!(key.as_deref(), Some("Brücke-1"));
+        let (_, metadata) = request_head(&headers("karman-meta-name", "Zoë".as_bytes())).unwrap();
+        assert_eq!(metadata, [("name".to_owned(), "Zoë".to_owned())]);
+    }
+
+    #[test]
+    fn a_header_that_says_nothing_is_not_taken_for_an_empty_one() {
+        let latin1 = b"Br\xfccke";
+        let too_long = "k".repeat(MOST_KEY + 1);
+        for (value, kind) in [
+            (&latin1[..], ErrorKind::Invalid),
+            (b"", ErrorKind::Invalid),
+            (too_long.as_bytes(), ErrorKind::Limit),
+        ] {
+            let error = accepting(&headers(KEY, value)).unwrap_err();
+            assert_eq!((error.kind, error.field.as_deref()), (kind, Some(KEY)));
+        }
+        let error = request_head(&headers("karman-meta-name", latin1)).unwrap_err();
+        assert_eq!(error.field.as_deref(), Some("karman-meta-name"));
     }
 }

@@ -37,7 +37,7 @@ pub(super) async fn call(
     body: Body,
     context: CallContext,
 ) -> Result<Response<Body>, Refusal> {
-    let (content_type, metadata) = request_head(headers);
+    let (content_type, metadata) = request_head(headers)?;
     let body = body.into_data_stream().map_err(io::Error::other);
     let request = StreamRequest {
         content_type,

@@ -40,6 +40,49 @@ fn a_limit_refuses_by_name() {
 }
 
 #[test]
+fn what_stands_beside_a_body_is_bounded_too() {
+    let told = |bytes: usize| TaskRequest {
+        metadata: vec![("note".into(), "x".repeat(bytes))],
+        ..TaskRequest::default()
+    };
+    let refused = |submission: Submission, limits: Limits| {
+        let mut machine = machine(limits);
+        match &submit(&mut machine, TASK, submission)[..] {
+            [Action::Refuse { error, .. }] => Some(TaskError::from(error.clone())),
+            _ => None,
+        }
+    };
+    for guarantee in [Guarantee::Local, Guarantee::Kept] {
+        let keyed = |bytes: usize| Submission {
+            key: Some("k".repeat(bytes).into()),
+            ..work(guarantee)
+        };
+        let noted = |bytes| Submission {
+            guarantee,
+            ..Submission::new("classify", told(bytes))
+        };
+        for (fits, does_not, field) in [
+            (keyed(1 << 10), keyed(1025), "key"),
+            (noted(16_000), noted(17_000), "metadata"),
+        ] {
+            assert_eq!(refused(fits, Limits::default()), None);
+            let error = refused(does_not, Limits::default()).unwrap();
+            assert_eq!(
+                (error.kind, error.field.as_deref()),
+                (ErrorKind::Limit, Some(field))
+            );
+        }
+    }
+    let narrow = Limits {
+        queue_bytes: ByteSize::kib(1),
+        ..Limits::default()
+    };
+    let submission = Submission::new("classify", told(2000));
+    let error = refused(submission, narrow).unwrap();
+    assert_eq!(error.field.as_deref(), Some("queue-bytes"));
+}
+
+#[test]
 fn kept_work_needs_three_keepers_and_a_majority() {
     let mut machine = machine(Limits::default());
     let (total, majority) = (2, true);

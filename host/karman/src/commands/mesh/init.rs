@@ -1,5 +1,5 @@
 use crate::app::App;
-use crate::error;
+use crate::error::{self, Worded};
 use clap::Args;
 use karman_mesh::membership::{MembershipError, RootKey};
 use karman_store::NodeKeys;
@@ -24,7 +24,7 @@ pub(super) struct Init {
 
 impl Init {
     pub(super) fn run(&self, app: &App) -> Result<(), TaskError> {
-        let keys = NodeKeys::open(&app.places.state).map_err(internal)?;
+        let keys = app.keys()?;
         refuse_another(&keys)?;
         let root = match &self.restore {
             Some(file) => {
@@ -60,7 +60,7 @@ impl Init {
 
 /// Refuses a second root key. Before anything is written: the backup of a key that is never used is of no use.
 fn refuse_another(keys: &NodeKeys) -> Result<(), TaskError> {
-    match keys.mesh_root().map_err(internal)? {
+    match keys.mesh_root().map_err(Worded::worded)? {
         None => Ok(()),
         Some(_) => Err(TaskError::invalid(
             "the root key of a mesh is there already; a machine holds that of one mesh",
@@ -120,10 +120,6 @@ fn passphrase(again: bool) -> Result<String, TaskError> {
 
 pub(super) fn refused(error: MembershipError) -> TaskError {
     TaskError::new(error.kind(), error.to_string())
-}
-
-pub(super) fn internal(error: karman_store::StoreError) -> TaskError {
-    TaskError::internal(error.to_string())
 }
 
 #[cfg(test)]

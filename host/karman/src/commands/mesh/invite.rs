@@ -1,4 +1,4 @@
-use super::init::{internal, refused};
+use super::init::refused;
 use crate::app::App;
 use crate::control::Control;
 use crate::error::Worded;
@@ -8,7 +8,6 @@ use karman_mesh::Invitations;
 use karman_mesh::membership::{Invitation, Issuer, Right, RootKey, UnixTime};
 use karman_node::{InviteOrder, Time};
 use karman_package::PublicKey;
-use karman_store::NodeKeys;
 use karman_types::{TaskError, Tier, parse_duration};
 use qrcode::QrCode;
 use qrcode::render::unicode;
@@ -79,8 +78,8 @@ impl Invite {
 
 /// Where no node runs, the root key can sign as well; where a newcomer finds the node, only the user knows then.
 fn by_root_key(app: &App, order: &InviteOrder) -> Result<Invitation, TaskError> {
-    let keys = NodeKeys::open(&app.places.state).map_err(internal)?;
-    let root = keys.mesh_root().map_err(internal)?.ok_or_else(|| {
+    let keys = app.keys()?;
+    let root = keys.mesh_root().map_err(Worded::worded)?.ok_or_else(|| {
         TaskError::unavailable("no node runs here, and this machine does not hold the root key of a mesh")
             .with_hint(
                 "invite where `karman mesh init` was done, or at a node that runs and has the right `issue`",

@@ -3,7 +3,6 @@ use crate::control::Control;
 use crate::error::Worded;
 use clap::Args;
 use karman_mesh::Standing;
-use karman_store::NodeKeys;
 use karman_types::TaskError;
 use serde_json::json;
 
@@ -17,9 +16,8 @@ impl Leave {
             return Err(TaskError::unavailable("the node is running")
                 .with_hint("`karman node drain` hands over what waits here; then stop it, and leave"));
         }
-        let internal = |error: &dyn std::fmt::Display| TaskError::internal(error.to_string());
-        let keys = NodeKeys::open(&app.places.state).map_err(|error| internal(&error))?;
-        if keys.mesh_root().map_err(|error| internal(&error))?.is_some() {
+        let keys = app.keys()?;
+        if keys.mesh_root().map_err(Worded::worded)?.is_some() {
             return Err(
                 TaskError::denied("this machine holds the root key of its mesh").with_hint(
                     "restore the key from its backup elsewhere first, then remove keys/mesh-root.key here",
@@ -28,7 +26,7 @@ impl Leave {
         }
         let store = app.home().store().map_err(Worded::worded)?;
         let left = Standing::forget(&store)
-            .map_err(|error| internal(&error))?
+            .map_err(|error| TaskError::internal(error.to_string()))?
             .ok_or_else(|| {
                 TaskError::unavailable("this node belongs to no mesh")
                     .with_hint("there is nothing to leave; --state names the folder of another node")

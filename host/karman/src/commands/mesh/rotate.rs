@@ -1,11 +1,11 @@
-use super::init::{back_up, internal, refused};
+use super::init::{back_up, refused};
 use crate::app::App;
 use crate::control::Control;
+use crate::error::Worded;
 use clap::Args;
 use http::Method;
 use karman_mesh::membership::RootKey;
 use karman_node::Rotated;
-use karman_store::NodeKeys;
 use karman_types::{TaskError, parse_duration};
 use serde_json::json;
 use std::path::PathBuf;
@@ -24,8 +24,8 @@ pub(super) struct Rotate {
 
 impl Rotate {
     pub(super) fn run(&self, app: &App) -> Result<(), TaskError> {
-        let keys = NodeKeys::open(&app.places.state).map_err(internal)?;
-        if keys.mesh_root().map_err(internal)?.is_none() {
+        let keys = app.keys()?;
+        if keys.mesh_root().map_err(Worded::worded)?.is_none() {
             return Err(
                 TaskError::unavailable("this machine does not hold the root key of a mesh")
                     .with_hint("replace it on the machine where `karman mesh init` was run"),
@@ -37,7 +37,7 @@ impl Rotate {
         })?;
         let next = RootKey::generate().map_err(refused)?;
         back_up(&next, self.backup.as_deref())?;
-        keys.keep_next_mesh_root(next.seed()).map_err(internal)?;
+        keys.keep_next_mesh_root(next.seed()).map_err(Worded::worded)?;
         let order = json!({ "grace-ms": self.grace.as_millis() as u64 });
         let rotated: Rotated = control.order(Method::POST, "/mesh/root", order.to_string().into())?;
         app.output.result(

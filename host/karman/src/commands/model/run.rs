@@ -4,14 +4,12 @@ use crate::input::Input;
 use clap::Args;
 use http::Method;
 use karman_node::Leg;
-use karman_node::inference::{InferResponse, InferTensor, Scalar, TensorData};
-use karman_types::{ByteSize, TaskError, format_bytes};
+use karman_node::inference::{InferResponse, InferTensor, MOST_REQUEST, Scalar, TensorData};
+use karman_types::{TaskError, format_bytes};
 use serde_json::json;
 
 /// What a person is shown of one output.
 const MOST_SHOWN: usize = 16;
-/// The longest request.
-const MOST_INPUT: ByteSize = ByteSize::mib(256);
 
 /// `karman model run`
 #[derive(Args, Debug)]
@@ -24,7 +22,7 @@ pub(super) struct Run {
 
 impl Run {
     pub(super) fn run(&self, app: &App) -> Result<(), TaskError> {
-        let request = Input::read(Some(&self.input), None, MOST_INPUT)?.body;
+        let request = Input::read(Some(&self.input), None, MOST_REQUEST)?.body;
         let path = format!("/models/{}/run", escape(&self.name));
         let response: InferResponse = Control::new(app)?.order(Method::POST, &path, request)?;
         if app.output.json {

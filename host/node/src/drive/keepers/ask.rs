@@ -6,7 +6,7 @@ use super::group::Key;
 use super::wire::{Answer, MESSAGE, Message, Question, Removed, send};
 use bytes::Bytes;
 use karman_mesh::membership::Charter;
-use karman_tasks::{Entry, Kept, SaveError, TaskRecord};
+use karman_tasks::{Entry, Kept, KeptError, SaveError, TaskRecord};
 use karman_types::{ErrorKind, NodeId, TaskError, TaskId};
 use std::time::Duration;
 use tokio::time::Instant;
@@ -14,15 +14,25 @@ use tokio::time::Instant;
 /// The pause before all of them are asked again.
 const PAUSE: Duration = Duration::from_millis(200);
 
+/// The field of an error of a message that is longer than who gets it reads.
+const BODY: &str = "body";
+
 impl Inner {
     /// Writes an entry to the keepers' log.
     ///
     /// # Errors
     /// When no majority has answered in time, and nobody knows whether it was written; when it was, and has no effect.
     pub(in crate::drive) async fn propose(&self, entry: Entry) -> Result<(), SaveError> {
+        let too_long = |reached| SaveError::Refused(KeptError::Limit(reached));
+        // A message that no keeper reads is never answered: the task would end again and again.
+        self.limits.fits(&entry).map_err(too_long)?;
         match self.ask(Question::Propose(Box::new(entry)), Duration::ZERO).await {
             Ok(Answer::Written(written)) => Ok(written.map(drop)?),
             Ok(_) => Err(SaveError::NoMajority),
+            // Those of the keepers are stricter, or what stands beside the body is too much.
+            Err(error) if error.kind == ErrorKind::Limit && error.field.as_deref() == Some(BODY) => {
+                Err(too_long(self.limits.too_long()))
+            }
             Err(error) => {
                 tracing::debug!(%error, "the keepers");
                 Err(SaveError::NoMajority)

@@ -63,9 +63,7 @@ impl KeepersConfig {
                 most,
             })
         };
-        if entry.bytes() > self.entry.0 {
-            return reached("entry", self.entry.0);
-        }
+        self.fits(entry)?;
         let (brings, spare) = match entry {
             Entry::Accept { .. } if kept.len() >= self.tasks => return reached("tasks", self.tasks as u64),
             Entry::Accept { record, .. } if !record.is_part() => (true, self.bytes.0 / 4),
@@ -81,6 +79,25 @@ impl KeepersConfig {
         match too_many && (brings || bytes > kept.bytes()) {
             true => reached("bytes", self.bytes.0),
             false => Ok(()),
+        }
+    }
+
+    /// Whether the entry is no longer than one may be, wherever it is written down.
+    ///
+    /// # Errors
+    /// The limit that is reached.
+    pub(super) fn fits(&self, entry: &Entry) -> Result<(), LimitReached> {
+        match entry.bytes() > self.entry.0 {
+            true => Err(self.too_long()),
+            false => Ok(()),
+        }
+    }
+
+    /// An entry is too long.
+    pub(super) fn too_long(&self) -> LimitReached {
+        LimitReached {
+            name: "keepers.entry".into(),
+            most: self.entry.0,
         }
     }
 

@@ -6,7 +6,7 @@ use super::seat::Seat;
 use super::wire::{Answer, Appended, Installed, MESSAGE, Message, Question, Voted, answer, send};
 use crate::drive::attempt::read;
 use karman_mesh::membership::{Member, Right};
-use karman_tasks::{Entry, Kept, KeptError, Saved, TaskRecord};
+use karman_tasks::{Entry, Kept, KeptError, LimitReached, Saved, SubmitError, TaskRecord};
 use karman_types::{NodeId, TaskError, TaskId, TaskRequest, TaskResponse};
 use openraft::Snapshot;
 use std::sync::Arc;
@@ -219,6 +219,13 @@ fn refuse(from: &Member, question: &Question) -> Option<KeptError> {
         let right = name.parse().map(Right::Call);
         right.is_ok_and(|right| from.rights.allows(&right))
     };
+    if let Entry::Accept { record, .. } = &**entry
+        && let Err(SubmitError::TooLong {
+            field: name, most, ..
+        }) = record.check_lengths()
+    {
+        return Some(KeptError::Limit(LimitReached { name, most }));
+    }
     match &**entry {
         Entry::Accept { owner, record } if *owner != from.node || !may(&record.name) => {
             Some(KeptError::Denied(record.name.clone()))

@@ -80,6 +80,8 @@ pub(crate) struct Split {
     /// Its models are in no pilot's hands; changed while the pilots are locked.
     inside: Inside,
     words: Words,
+    /// Whoever times the layers of a model: two at once would time each other's load.
+    timing: Arc<Mutex<()>>,
 }
 
 impl Split {
@@ -91,6 +93,7 @@ impl Split {
             pilots: Mutex::default(),
             inside: Inside::default(),
             words: Words::default(),
+            timing: Arc::default(),
         }
     }
 
@@ -264,7 +267,7 @@ impl Node {
             }
             crews.remove(name);
         }
-        tokio::spawn(resume(self.downgrade()));
+        tokio::spawn(resume(self.downgrade(), vec![name.to_owned()]));
     }
 
     /// The models of this node that are run in parts, by name.
@@ -340,24 +343,31 @@ impl Node {
 
 /// How long a model runs here alone, after a start or with another file, until its helpers are asked again.
 const ASK_AGAIN: Duration = Duration::from_secs(5);
+/// That time doubles up to this: to ask is to measure links, which takes them from others.
+const ASK_AT_MOST: Duration = Duration::from_secs(300);
 
-/// After a start, or with another file: runs models in parts again that ran so before. Until their helpers answer they run here alone.
-pub(crate) async fn resume(node: Weak<Inner>) {
-    let orders = |node: &Node| {
-        let all = node.orders().and_then(|orders| orders.all());
-        all.unwrap_or_default()
-    };
-    let mut left: Vec<String> = match Node::upgrade(&node) {
-        Some(node) => orders(&node).into_keys().collect(),
-        None => return,
-    };
+/// After a start: runs models in parts again that ran so before.
+pub(crate) async fn resume_all(node: Weak<Inner>) {
+    let names = Node::upgrade(&node).map(|node| orders_of(&node).into_keys().collect());
+    resume(node, names.unwrap_or_default()).await;
+}
+
+fn orders_of(node: &Node) -> HashMap<String, SplitOrder> {
+    let all = node.orders().and_then(|orders| orders.all());
+    all.unwrap_or_default()
+}
+
+/// Runs these in parts again as they were ordered to. Until their helpers answer they run here alone.
+async fn resume(node: Weak<Inner>, mut left: Vec<String>) {
+    let mut pause = ASK_AGAIN;
     while !left.is_empty() {
-        tokio::time::sleep(ASK_AGAIN).await;
+        tokio::time::sleep(pause).await;
+        pause = ASK_AT_MOST.min(pause * 2);
         let Some(node) = Node::upgrade(&node) else { return };
         let mut waiting = Vec::new();
         for name in left {
             // What the operator said meanwhile counts.
-            let Some(order) = orders(&node).remove(&name) else {
+            let Some(order) = orders_of(&node).remove(&name) else {
                 continue;
             };
             if node.split().runs(&name) {

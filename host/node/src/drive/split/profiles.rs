@@ -103,15 +103,20 @@ impl Times {
 pub(super) async fn of_here(node: &Node, model: Digest, times: Times) -> Result<NodeProfile, TaskError> {
     let (stages, models) = (node.split().stages().clone(), node.runtime().models().clone());
     let home = node.runtime().home().clone();
+    let timing = node.split().timing.clone();
     let measured = blocking(move || {
         let (backend, load) = models.chosen()?;
         let runs_on = format!("{}-{}/{}", backend.name(), backend.version(), load.threads);
         let name = format!("{model}/{runs_on}");
         let store = home.store()?;
-        let known: Option<Profile> = store.profiles().get(&name).unwrap_or_default();
-        if let Some(known) = known.filter(|_| times != Times::Again) {
+        let kept = || {
+            let known: Option<Profile> = store.profiles().get(&name).unwrap_or_default();
+            let known = known.filter(|_| times != Times::Again)?;
             let power = store.profiles().get(POWER).unwrap_or_default();
-            return Ok((known, power, models.slowdown()));
+            Some((known, power, models.slowdown()))
+        };
+        if let Some(kept) = kept() {
+            return Ok(kept);
         }
         let graph = stages.graph(model)?;
         let predicted = (times == Times::KeptOrPredicted).then(|| predict(&store, &runs_on, &graph));
@@ -119,6 +124,11 @@ pub(super) async fn of_here(node: &Node, model: Digest, times: Times) -> Result<
             tracing::info!(model = %model.short(), "the times of its layers are predicted");
             let power = store.profiles().get(POWER).unwrap_or_default();
             return Ok((predicted, power, models.slowdown()));
+        }
+        let _alone = timing.lock();
+        // Somebody else may have timed them meanwhile.
+        if let Some(kept) = kept() {
+            return Ok(kept);
         }
         tracing::info!(model = %model.short(), "its layers are timed");
         let options = ProfileOptions::default();
