@@ -291,12 +291,11 @@ impl Plugins {
                 false => store.grants().allow(&of_plugin, &grants),
             };
             let allowed = plugins.stored(change).await?;
-            let component = plugins.component(identity).await;
-            let loading = async |bytes| plugins.load(bytes, name.clone(), allowed).await;
-            let loaded = match component {
-                Ok(bytes) => loading(bytes).await,
-                Err(error) => Err(error),
+            let loading = async {
+                let bytes = plugins.component(identity).await?;
+                plugins.load(bytes, name.clone(), allowed).await
             };
+            let loaded = loading.await;
             let plugin = match revoke {
                 true => plugins.narrow(&name, loaded).await?,
                 false => {

@@ -223,11 +223,10 @@ mod tests {
     use crate::ModelLimits;
     use crate::graph::shapes::write_info;
     use crate::wire::Writer;
-    use std::time::{Duration, Instant};
 
-    /// A hundred million looks at a name would take many times as long.
+    /// A look at all of them for each would be a hundred million.
     #[test]
-    fn what_takes_many_constants_is_read_in_one_go() {
+    fn a_node_finds_each_of_very_many_constants() {
         let names: Vec<String> = (0..10_000).map(|at| format!("c{at}")).collect();
         let mut graph = Writer::default();
         graph.message(1, |node| {
@@ -247,9 +246,7 @@ mod tests {
         model.number(1, 8).bytes(7, graph.0);
         model.message(8, |set| _ = set.number(2, 17));
         let graph = Graph::read(model.0, &ModelLimits::default()).unwrap();
-        let start = Instant::now();
         let operation = graph.operation(0).unwrap();
-        assert!(start.elapsed() < Duration::from_secs(2), "{:?}", start.elapsed());
         assert_eq!(operation.inputs.len(), names.len() + 1);
         assert!(matches!(operation.input(0), Operand::Edge(0)));
         assert!(matches!(operation.input(names.len()), Operand::Constant(_)));

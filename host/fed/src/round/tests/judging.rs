@@ -2,21 +2,16 @@
 
 use super::*;
 
-#[test]
-fn who_holds_nothing_back_judges_nothing_and_is_not_blamed() {
-    let run = run("rounds = 5\n[pace]\nmode = 'synchronous'\nclients = 4\n[evaluation]\nclients = 4\n");
-    let mut world = World::new(coordinator(run), 4, 1);
-    let mut asked = 0;
+/// Runs to the end, with what these clients say of a version in the place of what they would.
+fn run_on(world: &mut World, mut says: impl FnMut(ClientId) -> Option<Judgement>) {
     loop {
-        let judges = |(client, order): &(ClientId, Order)| client.0 == 3 && order.work == Work::Evaluate;
-        if let Some(place) = world.orders.iter().position(judges) {
-            asked += 1;
+        let mut orders = world.orders.iter().enumerate();
+        let judged = orders.find_map(|(place, (client, order))| {
+            let judges = order.work == Work::Evaluate;
+            Some((place, judges.then(|| says(*client))??))
+        });
+        if let Some((place, judgement)) = judged {
             let (client, order) = world.orders.remove(place);
-            let judgement = Judgement {
-                samples: 0,
-                correct: 0,
-                loss: 0.0,
-            };
             world.feed(Event::Judged {
                 client,
                 assignment: order.assignment,
@@ -26,6 +21,23 @@ fn who_holds_nothing_back_judges_nothing_and_is_not_blamed() {
             break;
         }
     }
+}
+
+#[test]
+fn who_holds_nothing_back_judges_nothing_and_is_not_blamed() {
+    let run = run("rounds = 5\n[pace]\nmode = 'synchronous'\nclients = 4\n[evaluation]\nclients = 4\n");
+    let mut world = World::new(coordinator(run), 4, 1);
+    let mut asked = 0;
+    let nothing = Judgement {
+        samples: 0,
+        correct: 0,
+        loss: 0.0,
+    };
+    run_on(&mut world, |client| {
+        let is_it = client.0 == 3;
+        asked += u32::from(is_it);
+        is_it.then_some(nothing)
+    });
     assert!(asked > 3, "{asked}");
     assert!(world.refusals().is_empty(), "{:?}", world.refusals());
     assert_eq!(world.coordinator.status().version, 5);
@@ -39,28 +51,17 @@ fn judged(more: &str) -> (f64, u64) {
     ));
     let most = run.limits.samples;
     let mut world = World::new(coordinator(run), 4, 1);
-    loop {
-        let judges = |(_, order): &(ClientId, Order)| order.work == Work::Evaluate;
-        if let Some(place) = world.orders.iter().position(judges) {
-            let (client, order) = world.orders.remove(place);
-            let (samples, correct) = match client.0 {
-                0 => (most, most),
-                _ => (10, 1),
-            };
-            let judgement = Judgement {
-                samples,
-                correct,
-                loss: 1.0,
-            };
-            world.feed(Event::Judged {
-                client,
-                assignment: order.assignment,
-                judgement,
-            });
-        } else if !world.step() {
-            break;
-        }
-    }
+    run_on(&mut world, |client| {
+        let (samples, correct) = match client.0 {
+            0 => (most, most),
+            _ => (10, 1),
+        };
+        Some(Judgement {
+            samples,
+            correct,
+            loss: 1.0,
+        })
+    });
     let status = world.coordinator.status();
     (status.accuracy.unwrap(), status.version)
 }

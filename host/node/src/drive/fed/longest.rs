@@ -62,8 +62,8 @@ fn numbers(frames: &Frames) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::{frame, judgement};
-    use super::super::wire::{Answer, Course, write};
+    use super::super::testing::{course, frame, judgement};
+    use super::super::wire::{Answer, write};
     use super::*;
     use bytes::Bytes;
     use karman_fed::secure::{Members, ToClient, ToServer};
@@ -79,25 +79,11 @@ mod tests {
         LENGTHS.map(array).to_vec()
     }
 
-    fn course(rows: usize) -> Course {
-        Course {
-            epochs: 1,
-            batch: 8,
-            learning_rate: 0.1,
-            most_steps: None,
-            proximal: 0.0,
-            rows,
-            seed: u64::MAX,
-            encoding: Encoding::F32,
-            pack: false,
-        }
-    }
-
     fn training(rows: usize, adapters: Frames) -> Work {
         Work::Train {
             assignment: AssignmentId(1),
             version: 1,
-            course: course(rows),
+            course: course(Encoding::F32, rows),
             model: Arc::new(model()),
             control: Frames::new(),
             adapters,
@@ -226,7 +212,7 @@ mod tests {
         let run = Run::from_toml("name = 'x'\nrounds = 1\n").unwrap();
         let lesson = sum::Lesson {
             version: 1,
-            course: course(1),
+            course: course(Encoding::F32, 1),
             model: Arc::new(model()),
             grid: run.grid(),
             weights: run.weights,

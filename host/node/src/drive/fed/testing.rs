@@ -107,6 +107,21 @@ pub(super) fn update_of(client: ClientId, course: &Course, model: &Frames) -> Re
     }))
 }
 
+/// A training whose update comes back in so many rows.
+pub(super) fn course(encoding: Encoding, rows: usize) -> Course {
+    Course {
+        epochs: 1,
+        batch: 8,
+        learning_rate: 0.1,
+        most_steps: None,
+        proximal: 0.0,
+        rows,
+        seed: 1,
+        encoding,
+        pack: false,
+    }
+}
+
 pub(super) fn judgement() -> Judgement {
     Judgement {
         samples: 4,

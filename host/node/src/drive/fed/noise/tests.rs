@@ -1,6 +1,6 @@
 use super::super::exercise::Exercise;
 use super::super::memory::{Key, Memory};
-use super::super::testing::frame;
+use super::super::testing::{course, frame};
 use super::super::wire::{self, Order, RunId};
 use super::*;
 use karman_engine::learn::Fitted;
@@ -22,20 +22,6 @@ const USUAL: LocalPrivacy = LocalPrivacy {
     delta: 1e-5,
     most_epsilon: None,
 };
-
-fn course(encoding: Encoding, rows: usize) -> Course {
-    Course {
-        epochs: 1,
-        batch: 8,
-        learning_rate: 0.1,
-        most_steps: None,
-        proximal: 0.0,
-        rows,
-        seed: 1,
-        encoding,
-        pack: false,
-    }
-}
 
 /// The client of a node, whose training changes each number by as much.
 struct Client {
