@@ -29,6 +29,8 @@ use scenario::Scenario;
 use std::path::Path;
 
 const ORDERS: [Order; 3] = [Order::Arrival, Order::Rank, Order::ShortestJob];
+/// How long before a node is free FATE sends a task there, in times that its input takes to come.
+const LEADS: [f64; 2] = [1.0, 2.0];
 const BINDINGS: [Binding; 2] = [Binding::Ready, Binding::Start];
 const COMPARATORS: [&str; 3] = ["heft", "residency-first", "least-loaded"];
 
@@ -191,9 +193,9 @@ fn tune(scenario: &Scenario, loads: bool) -> Tuned {
         })
     });
     let fates = ORDERS.into_iter().flat_map(|order| {
-        [0.25, 0.5].map(|weight| FateSettings {
+        LEADS.map(|lead| FateSettings {
             order,
-            weight,
+            lead,
             ..FateSettings::default()
         })
     });

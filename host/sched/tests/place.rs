@@ -333,3 +333,56 @@ fn clusterless_pays_for_deadlines_only() {
     assert!(matches!(place(6.5).reason, Reason::Late { .. }));
     assert_eq!(place(5.5).reason, Reason::Lost);
 }
+
+/// A task goes to a busy node when its input takes about as long to come as the node is busy, and not long before.
+#[test]
+fn fate_sends_a_task_just_in_time_for_its_input() {
+    let component = Component {
+        bytes: 50,
+        fetch: 0,
+        warm: 0.0,
+        scale_out: 0.0,
+        cold: 0.0,
+    };
+    let node = |n: u8, speed: f64| Node::new(NodeId::of_key(&[n]), 0, speed, 1.0, 60, 1);
+    let mut fleet = Fleet {
+        nodes: vec![node(0, 0.001), node(1, 1.0)],
+        components: vec![component],
+        latency: [0.0; 2],
+    };
+    let job = Job {
+        id: 0,
+        arrived: 0.0,
+        deadline: None,
+        origin: 0,
+        tasks: vec![Task {
+            component: 0,
+            work: 5.0,
+            inputs: vec![Input {
+                from: None,
+                bytes: 10,
+            }],
+            state: State::Waiting,
+        }],
+    };
+    let mut placed = |lead: f64, busy_until: f64| {
+        fleet.nodes[1].start(&fleet.components, 0, 0, 0.0, busy_until);
+        let settings = FateSettings {
+            lead,
+            ..FateSettings::default()
+        };
+        let decision = Fate::new(settings)
+            .place(0.0, std::slice::from_ref(&job), &fleet)
+            .remove(0);
+        match (decision.chosen, decision.reason) {
+            (Some(chosen), _) => (chosen.node, true),
+            (None, Reason::Waits { node, .. }) => (node, false),
+            (None, reason) => panic!("{reason:?}"),
+        }
+    };
+    // Ten seconds at a byte a second.
+    assert_eq!(placed(2.0, 19.0), (1, true));
+    assert_eq!(placed(2.0, 21.0), (1, false));
+    assert_eq!(placed(0.0, 1.0), (1, false));
+    assert_eq!(placed(0.0, 0.0), (1, true));
+}

@@ -1,4 +1,4 @@
-use super::{Fate, Heft, LeastLoaded, Place};
+use super::{Fate, FateSettings, Heft, LeastLoaded, Place};
 use serde::{Deserialize, Serialize};
 
 /// A policy by which nodes place the steps of workflows, as `node.toml` names it.
@@ -65,7 +65,11 @@ impl BuiltIn {
 
     pub(super) fn policy(self) -> Box<dyn Place> {
         match self {
-            Self::Fate => Box::new(Fate::default()),
+            // A node says of a step that waits how long it will.
+            Self::Fate => Box::new(Fate::new(FateSettings {
+                lead: 0.0,
+                ..FateSettings::default()
+            })),
             Self::Heft => Box::new(Heft::default()),
             Self::LeastLoaded => Box::new(LeastLoaded::default()),
         }

@@ -22,6 +22,8 @@ pub(super) struct Estimate {
     pub(super) free_at: f64,
     /// When all its input is there, too.
     pub(super) begin: f64,
+    /// When all that it takes in is there, if that sets out now.
+    pub(super) data_at: f64,
     pub(super) finish: f64,
 }
 
@@ -115,6 +117,7 @@ impl<'a> Draft<'a> {
                     slot,
                     free_at,
                     begin,
+                    data_at,
                     finish,
                 });
             }

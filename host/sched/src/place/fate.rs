@@ -17,7 +17,8 @@ use serde::{Deserialize, Serialize};
 ///
 /// The ready tasks at the front are assigned together, by a search over the best nodes of each that is cut off after a number
 /// of looks (not of milliseconds: a decision must be replayable) and begins with the greedy assignment, so that it is never
-/// worse. A task whose node is busy is not sent there, but looked at again when something has changed.
+/// worse. A task whose node is busy goes there just in time for its input to come while it waits; until then it is looked at again
+/// whenever something changes, for by then another node may be better.
 #[derive(Clone, Debug, Default)]
 pub struct Fate {
     settings: FateSettings,
@@ -44,6 +45,9 @@ pub struct FateSettings {
     pub looks: usize,
     /// Which tasks stand at the front. Default: of the job with the least work left.
     pub order: Order,
+    /// How many times longer than its input takes to come a task may have to wait at a node and still goes there now. Default 2, for nothing
+    /// may change just in time; 0: only to a node that is free.
+    pub lead: f64,
 }
 
 impl Default for FateSettings {
@@ -58,6 +62,7 @@ impl Default for FateSettings {
             pool: 8,
             looks: 200,
             order: Order::ShortestJob,
+            lead: 2.0,
         }
     }
 }
@@ -76,6 +81,7 @@ impl Place for Fate {
 
     fn place(&mut self, now: f64, jobs: &[Job], fleet: &Fleet) -> Vec<Decision> {
         let draft = Draft::new(fleet, jobs, now);
+        let lead = self.settings.lead;
         let is_free = |draft: &Draft<'_>| (0..fleet.nodes.len()).any(|node| draft.is_free(node));
         let tasks = ordered(&draft, self.settings.order);
         let (front, rest) = tasks.split_at(tasks.len().min(self.settings.frontier));
@@ -96,10 +102,10 @@ impl Place for Fate {
         let mut decisions: Vec<Decision> = front
             .iter()
             .zip(&steps)
-            .map(|(&task, step)| decision(jobs, now, task, &step[..]))
+            .map(|(&task, step)| decision(jobs, (now, lead), task, &step[..]))
             .collect();
         for &task in rest {
-            if !is_free(&draft) {
+            if lead <= 0.0 && !is_free(&draft) {
                 break;
             }
             let stage = future.stage(&draft, task);
@@ -107,18 +113,27 @@ impl Place for Fate {
             if let Some(first) = options.first() {
                 draft.book(task.0, task.1, first.node, &first.estimate);
             }
-            decisions.push(decision(jobs, now, task, &options));
+            decisions.push(decision(jobs, (now, lead), task, &options));
         }
         decisions
     }
 }
 
-/// The first option is chosen if its node is free; the second is the runner-up.
-fn decision(jobs: &[Job], now: f64, (job, task): (usize, usize), options: &[Scored]) -> Decision {
+/// The first option is chosen if it does not wait longer there than it may; the second is the runner-up.
+fn decision(
+    jobs: &[Job],
+    (now, lead): (f64, f64),
+    (job, task): (usize, usize),
+    options: &[Scored],
+) -> Decision {
+    let waits = |option: &Scored| {
+        let Estimate { free_at, data_at, .. } = option.estimate;
+        free_at - now > lead * (data_at - now)
+    };
     let candidate = |option: &Scored| option.estimate.at(option.node, option.score);
     let (chosen, reason) = match options.first() {
         None => (None, Reason::NoRoom),
-        Some(first) if first.estimate.free_at > now => (
+        Some(first) if waits(first) => (
             None,
             Reason::Waits {
                 node: first.node,
