@@ -22,6 +22,27 @@ fn files_that_are_no_plugins() {
 }
 
 #[test]
+fn what_a_command_takes_is_looked_at_before_a_node_is() {
+    let home = Home::new();
+    let file = |name: &str, text: &[u8]| {
+        let file = home.path().join(name);
+        std::fs::write(&file, text).unwrap();
+        file.to_str().unwrap().to_owned()
+    };
+    let flow = file("flow.toml", b"name = 'f'\n[task.a]\n");
+    let cut = home.run_with(["flow", "run", &flow, "--input", "-"], b" {\"tiles\": [1, 2");
+    cut.fails(2, "the input is no JSON");
+    home.run(["flow", "run", &flow, "--slo", "accuracy=0.9"])
+        .fails(2, "no task names a `capability`");
+    for log in [&b"a text"[..], b"", b"\xa2\x67entries"] {
+        let ran = home.run(["replay", &file("log.cbor", log)]);
+        ran.fails(2, "log.cbor: this is no log of decisions, or is cut short");
+    }
+    home.run(["fed", "stop", "k3"])
+        .fails(2, "there is no federated run `k3` here");
+}
+
+#[test]
 fn another_world_and_a_missing_import() {
     let home = Home::new();
     let other = component(
@@ -57,10 +78,29 @@ fn manifests_name_the_field_and_the_nearest_key() {
         ("nn:*", "htpp:example.org", "did you mean `http`?"),
         ("karman:task/task", "wasi:cli/imports", "wasi:cli/command"),
         ("0.1.0", "one", "version"),
+        ("0.1.0", "1", "write `1.0.0`"),
+        ("1 MiB", "16", "a size such as `64 MiB`"),
+        ("1 MiB", "16 B", "64 KiB"),
+        ("nn:*", "http://example.org", "write `http:example.org`"),
+        ("karman:task/task", "task", "did you mean `karman:task/task`?"),
+        ("\"rust\"", "\"Rust\"", "did you mean `rust`?"),
+        ("version", "#", "correct karman.toml"),
     ] {
         std::fs::write(home.path().join("project/karman.toml"), good.replace(from, to)).unwrap();
         home.run(["build", "project"]).fails(2, says);
     }
+}
+
+#[test]
+fn what_is_missing_is_named_without_what_the_environment_says() {
+    let home = Home::new();
+    let tiny = guest("tiny");
+    home.run(["sign", tiny.to_str().unwrap()])
+        .fails(2, "`karman sign --new-key FILE` makes a key");
+    home.run(["new", "counter", "--world", "karman:task/warm-task"])
+        .fails(2, "include `karman:task/warm-task@0.1.0` in wit/plugin.wit");
+    let ran = home.run(["mesh", "revoke"]).fails(2, "karman mesh revoke");
+    assert!(!ran.stderr.contains("--state"), "{ran:?}");
 }
 
 #[test]

@@ -20,22 +20,27 @@ fn library() -> PathBuf {
         .expect("no `faketime` on this machine: run `apt-get install faketime`")
 }
 
-fn in_1970(mut command: Command) -> Command {
+/// With a clock that shows what `faketime` makes of this.
+fn at(time: &str, mut command: Command) -> Command {
     command
         .env("LD_PRELOAD", library())
-        .env("FAKETIME", "@1970-01-01 00:01:00")
+        .env("FAKETIME", time)
         // Time that only ever passes is right on a board, too.
         .env("FAKETIME_DONT_FAKE_MONOTONIC", "1")
         .env("DONT_FAKE_MONOTONIC", "1");
     command
 }
 
-fn up_in_1970(node: Node) -> Node {
+fn up_at(time: &str, node: Node) -> Node {
     let Node { home, server } = node;
     server.kill();
-    let command = in_1970(home.command(["node", "up", "--listen", "127.0.0.1:0"]));
+    let command = at(time, home.command(["node", "up", "--listen", "127.0.0.1:0"]));
     let server = home.started(command);
     Node { home, server }
+}
+
+fn up_in_1970(node: Node) -> Node {
+    up_at("@1970-01-01 00:01:00", node)
 }
 
 fn refused(node: &Node, reason: &str) -> bool {
@@ -89,4 +94,32 @@ fn a_board_in_1970_joins_holds_what_it_must_and_lets_in_nobody_whose_time_is_ove
         pause();
     }
     drop(brief);
+}
+
+#[test]
+fn a_clock_that_was_ahead_is_told_and_set_back_by_the_operator() {
+    let cloud = first();
+    let edge = up_at("+40d", cloud.joined("edge", &[]));
+    assert!(edge.server.said.contains("outside mesh"), "{}", edge.server.said);
+    edge.server.kill();
+    let edge = up(edge.home, &[]);
+    assert!(
+        edge.server.said.contains("and its clock shows"),
+        "{}",
+        edge.server.said
+    );
+    edge.run(&["node", "reset-clock"]).fails(4, "is running");
+    let Node { home, server } = edge;
+    server.kill();
+    let doctor = home.run(["doctor"]).ok().out();
+    assert!(
+        doctor.contains("this node has seen") && doctor.contains("karman node reset-clock"),
+        "{doctor}"
+    );
+    let back = home.run(["node", "reset-clock"]).ok().out();
+    assert!(back.contains("it had seen"), "{back}");
+    let edge = up(home, &[]);
+    assert!(edge.server.said.contains("in mesh"), "{}", edge.server.said);
+    edge.soon(&["mesh", "ping", &cloud.id()], b"");
+    assert!(!refused(&cloud, "expired"));
 }

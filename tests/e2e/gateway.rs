@@ -163,7 +163,10 @@ fn wrong_requests_are_told_in_the_words_of_the_protocol() {
         (input("image", json!([1, -1, 8, 8]), "FP32", json!([1])), "-1"),
         (input("image", json!([1]), "UINT64", json!([1])), "UINT64"),
         (input("other", json!([1]), "FP32", json!([1])), "other"),
-        (input("image", json!([1]), "BYTES", json!(["a"])), "image"),
+        (
+            input("image", json!([1]), "BYTES", json!(["a"])),
+            "is a model: it takes `image`",
+        ),
     ] {
         let answer = run(&body);
         let text = answer.text();
@@ -188,6 +191,12 @@ fn wrong_requests_are_told_in_the_words_of_the_protocol() {
     assert_eq!(server.get(&format!("/v2/models/{MODEL}/infer")).status, 405);
     let within = infer(server, MODEL, &[("karman-within", "soon")]);
     assert_eq!(within.status, 400, "{within:?}");
+    let compressed = infer(server, MODEL, &[("content-encoding", "gzip")]);
+    assert_eq!(
+        (compressed.status, header(&compressed, "accept-encoding")),
+        (415, Some("identity")),
+        "{compressed:?}"
+    );
 }
 
 #[test]
@@ -232,6 +241,13 @@ fn nobody_comes_in_without_the_right() {
         (401, Some("Bearer")),
         "{refused:?}"
     );
+    let elsewhere = token(&node, &["--right", "infer:other"]);
+    let refused = infer(server, MODEL, &[("authorization", &elsewhere)]);
+    let says = "karman token issue NAME --right infer:digits-s";
+    assert!(
+        refused.status == 403 && refused.text().contains(says),
+        "{refused:?}"
+    );
     assert_eq!(server.post("/tasks/tiny", &[], b"1").status, 401);
     assert_eq!(server.get("/metrics").status, 401);
 
@@ -251,6 +267,12 @@ fn nobody_comes_in_without_the_right() {
         metrics.contains("http_server_request_duration_seconds_count{http_route=\"infer\""),
         "{metrics}"
     );
+    for line in [
+        "karman_inference_requests_total{model=\"digits-s\",outcome=\"ok\"} 1\n",
+        "karman_inference_request_duration_seconds_count{model=\"digits-s\"} 1\n",
+    ] {
+        assert!(metrics.contains(line), "{metrics}");
+    }
     assert!(metrics.ends_with("# EOF\n"), "{metrics}");
     for wrong in ["Bearer nonsense", "Basic YTpi", &named[..named.len() - 4]] {
         assert_eq!(with(wrong).status, 401, "{wrong}");

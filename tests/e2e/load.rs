@@ -147,6 +147,18 @@ fn nobody_asks_a_node_that_is_drained() {
     until(&cloud, "it is not heard what a node has got", || {
         offers(&both[1]) == Some(3)
     });
+    // Nor does it run what its own callers want; what it has is still taken from it.
+    let ready = both[0].server.get("/readyz");
+    assert_eq!((ready.status, ready.text().as_str()), (503, "drained\n"));
+    let ran = both[0].home.run_with(["call", "tiny", "-"], b"12").ok();
+    assert!(ran_on(&ran, &both[1]), "{ran:?}");
+    let taken = cloud.run(&["undeploy", "tiny", "--on", "all"]).ok().out();
+    for node in &both {
+        assert!(taken.contains(&node.id()[..8]), "{taken}");
+    }
+    both[0]
+        .run(&["call", "tiny", "-"])
+        .fails(4, "this node is drained");
 }
 
 /// Two nodes with a model: one near and a thousand times slower, the other farther away.

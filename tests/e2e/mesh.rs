@@ -353,6 +353,8 @@ fn an_invitation_lets_in_one_node_and_a_revoked_one_stays_out() {
 fn a_node_with_the_rights_invites_and_revokes_while_the_root_key_is_away() {
     let cloud = first();
     let fog = cloud.joined("fog", &["--right", "issue", "--right", "revoke"]);
+    fog.run(&["mesh", "revoke", &cloud.id()])
+        .fails(3, "holds the root key");
     let Node { home: root, server } = cloud;
     server.kill();
     let edge = fog.joined("edge", &[]);
@@ -365,20 +367,132 @@ fn a_node_with_the_rights_invites_and_revokes_while_the_root_key_is_away() {
     fog.run(&["mesh", "invite", "--tier", "edge", "--lasts", "60d"])
         .fails(3, "its own membership ends before");
     edge.run(&["mesh", "invite", "--tier", "edge"])
-        .fails(4, "no issuer");
+        .fails(3, "no issuer");
+    edge.run(&["mesh", "revoke", &fog.id()]).fails(3, "no issuer");
     let third = fog.joined("edge", &[]);
     fog.finds(3);
     let named = fog.run(&["mesh", "keepers", &fog.id(), &edge.id(), &third.id()]);
     assert!(named.ok().out().contains("leads"), "nobody leads");
     assert!(third.soon(&["mesh", "keepers"], b"").out().contains("leads"));
 
-    fog.run(&["mesh", "revoke", &edge.id()]).ok();
+    let revoked = fog.run(&["mesh", "revoke", &edge.id()]).ok();
+    assert!(revoked.stderr.contains("was a keeper"), "{revoked:?}");
+    let peers = fog.run(&["mesh", "peers", "--json"]).ok().out();
+    assert!(
+        peers.contains(&third.id()) && !peers.contains(&edge.id()),
+        "{peers}"
+    );
     let started = Instant::now();
     while fog.run(&["call", "tiny", "-"]).code == 0 {
         assert!(started.elapsed() < FOUND, "a revoked node still answers");
         pause();
     }
+    let told = Instant::now();
+    while !edge.run(&["doctor"]).ok().out().contains("put out of mesh") {
+        assert!(told.elapsed() < FOUND, "the doctor does not say so");
+    }
     drop(root);
+}
+
+/// A folder like that of [`home`], whose configuration names no tier.
+fn anywhere() -> Home {
+    let home = home("edge");
+    let file = home.path().join("config/karman/node.toml");
+    let config = std::fs::read_to_string(&file).unwrap();
+    std::fs::write(file, config.replace("tier = \"edge\"\n", "")).unwrap();
+    home
+}
+
+#[test]
+fn a_node_stands_where_its_membership_says_also_after_a_restart() {
+    let home = anywhere();
+    home.run(["mesh", "init"]).ok();
+    let fog = up(home, &["--tier", "fog"]);
+    let space = up(anywhere(), &["--join", &fog.invite(&["--tier", "space"])]);
+    assert!(space.server.said.contains("(space)"), "{}", space.server.said);
+    fog.server.kill();
+    let fog = up(fog.home, &[]);
+    assert!(fog.server.said.contains("(fog)"), "{}", fog.server.said);
+}
+
+#[test]
+fn a_node_whose_membership_is_over_runs_outside_the_mesh() {
+    let cloud = first();
+    let edge = cloud.joined("edge", &["--lasts", "4s"]);
+    edge.run(&["deploy", &path("tiny")]).ok();
+    edge.server.kill();
+    let ended = Instant::now();
+    while ended.elapsed() < Duration::from_secs(6) {
+        pause();
+    }
+    let edge = up(edge.home, &[]);
+    let said = &edge.server.said;
+    assert!(
+        said.contains("outside mesh") && said.contains("own membership"),
+        "{said}"
+    );
+    assert_eq!(edge.home.run_with(["call", "tiny", "-"], b"123").ok().out(), "3");
+    let doctor = edge.run(&["doctor"]).ok().out();
+    assert!(doctor.contains("does not hold"), "{doctor}");
+}
+
+#[test]
+fn a_short_membership_is_renewed_in_time() {
+    let cloud = first();
+    let edge = cloud.joined("edge", &["--lasts", "12s"]);
+    let joined = Instant::now();
+    while joined.elapsed() < Duration::from_secs(15) {
+        pause();
+    }
+    edge.soon(&["mesh", "ping", &cloud.id()], b"");
+    let doctor = edge.run(&["doctor"]).ok().out();
+    assert!(doctor.contains("edge node of mesh"), "{doctor}");
+}
+
+#[test]
+fn a_root_key_without_a_backup_gets_one_later() {
+    let home = home("cloud");
+    let init = |home: &Home, more: &[&str]| {
+        let mut command = home.command([&["mesh", "init", "--json"], more].concat());
+        command.env("KARMAN_PASSPHRASE", "correct horse battery");
+        let said = Ran::of(command.output().unwrap()).ok().out();
+        let said: serde_json::Value = serde_json::from_str(&said).unwrap();
+        said["mesh"].as_str().unwrap().to_owned()
+    };
+    let mesh = init(&home, &[]);
+    let file = home.path().join("root.txt");
+    let file = file.to_str().unwrap();
+    assert_eq!(init(&home, &["--backup", file]), mesh);
+    assert_eq!(init(&Home::new(), &["--restore", file]), mesh);
+    home.run(["mesh", "init"]).fails(2, "is there already");
+}
+
+#[test]
+fn contacts_are_those_of_the_running_node_and_the_doctor_tells_when_they_are_not_read() {
+    let home = home("cloud");
+    let (plan, nothing) = (home.path().join("plan.toml"), home.path().join("nothing.toml"));
+    std::fs::write(&nothing, "").unwrap();
+    home.configure(&format!("contacts = {plan:?}"));
+    let node = up(home, &[]);
+    let doctor = node.run(&["doctor"]).ok().out();
+    assert!(
+        doctor.contains("plan.toml") && doctor.contains("the plan stays as it was"),
+        "{doctor}"
+    );
+    let contact = "[[contact]]\nfrom = \"00000000000000aa\"\nto = \"00000000000000bb\"\nrate = \"1 Mbit/s\"\n\
+        start = \"2008-09-21T00:00:00Z\"\nend = \"2999-09-21T00:00:00Z\"\n";
+    std::fs::write(&plan, contact).unwrap();
+    let mut command = node.home.command(["mesh", "contacts", "--json"]);
+    command.env("KARMAN_CONFIG", &nothing);
+    let shown = Ran::of(command.output().unwrap()).ok().out();
+    assert!(shown.contains("00000000000000aa"), "{shown}");
+    // One that no node would start with.
+    std::fs::write(&nothing, "tier = \"moon\"").unwrap();
+    let mut command = node.home.command(["doctor"]);
+    command.env("KARMAN_CONFIG", &nothing);
+    let said = Ran::of(command.output().unwrap());
+    assert_eq!(said.code, 2, "{said:?}");
+    assert!(said.out().contains("1 ahead"), "{said:?}");
 }
 
 #[test]
@@ -481,4 +595,15 @@ fn the_doctor_says_why_nobody_is_met() {
         said = edge.run(&["doctor"]).ok().out();
     }
     assert!(said.contains("nobody is in reach"), "{said}");
+}
+
+#[test]
+fn a_plugin_waits_for_a_node_that_has_just_gone() {
+    let cloud = first();
+    let edge = cloud.joined("edge", &[]);
+    let id = edge.id();
+    cloud.soon(&["mesh", "ping", &id], b"");
+    edge.server.kill();
+    let sent = cloud.run(&["deploy", &path("tiny"), "--on", &id, "--wait", "1h"]);
+    assert!(sent.ok().out().contains("waits for"), "it does not wait");
 }

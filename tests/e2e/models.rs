@@ -191,4 +191,133 @@ fn a_model_is_brought_to_other_nodes_and_runs_there() {
     cloud
         .run(&[&add[..], &["--on", "tier=space"]].concat())
         .fails(4, "tier=space");
+
+    // It goes by the same way and right.
+    let remove = |on| ["model", "remove", "digits-s", "--on", on];
+    edge.run(&remove("tier=cloud")).fails(3, "deploy:model/digits-s");
+    let removed = cloud.run(&remove("tier=edge")).ok().out();
+    assert!(removed.contains("digits-s is removed from"), "{removed}");
+    assert!(!held(&edge).contains("digits-s"));
+    cloud.run(&remove("tier=edge")).fails(4, "has `digits-s`");
+}
+
+/// A field of a message of an ONNX file.
+fn field(number: u8, body: impl AsRef<[u8]>) -> Vec<u8> {
+    let body = body.as_ref();
+    assert!(body.len() < 128, "one byte says its length");
+    [&[number << 3 | 2, body.len() as u8][..], body].concat()
+}
+
+/// A model of these nodes, whose inputs and outputs are lists of f32 of one length.
+fn model(nodes: &[Vec<u8>], inputs: &[&str], outputs: &[&str]) -> Vec<u8> {
+    let tensor = [vec![1 << 3, 1], field(2, field(1, field(2, "N")))].concat();
+    let value =
+        |number: u8, name: &str| field(number, [field(1, name), field(2, field(1, &tensor))].concat());
+    let inputs = inputs.iter().map(|name| value(11, name));
+    let outputs = outputs.iter().map(|name| value(12, name));
+    let nodes = nodes.iter().map(|node| field(1, node));
+    let graph: Vec<u8> = nodes
+        .chain([field(2, "g")])
+        .chain(inputs)
+        .chain(outputs)
+        .flatten()
+        .collect();
+    [vec![1 << 3, 8], field(7, graph), field(8, [2 << 3, 13_u8])].concat()
+}
+
+fn node(operator: &str, inputs: &[&str], output: &str) -> Vec<u8> {
+    let inputs = inputs.iter().flat_map(|name| field(1, name));
+    inputs.chain(field(2, output)).chain(field(4, operator)).collect()
+}
+
+#[test]
+fn a_model_that_no_back_end_runs_is_not_added() {
+    let home = Home::new();
+    let domain = field(7, "com.acme");
+    let frobnicate = [node("Frobnicate", &["x"], "y"), domain].concat();
+    let version = field(8, [field(1, "com.acme"), vec![2 << 3, 1]].concat());
+    let bytes = [model(&[frobnicate], &["x"], &["y"]), version].concat();
+    let refused = || {
+        home.run_with(["model", "add", "frob", "-"], &bytes)
+            .fails(4, "Frobnicate");
+        assert_eq!(home.run(["model", "list"]).ok().out(), "");
+    };
+    refused();
+    let _server = home.start(["node", "up", "--listen", "127.0.0.1:0"]);
+    refused();
+}
+
+#[test]
+fn a_model_gets_a_name_that_rights_can_have_and_exits_that_it_has() {
+    let home = Home::new();
+    let file = root().join("tests/models/digits-l.onnx");
+    let add = |name: &str, more: &[&str]| {
+        home.run([&["model", "add", name, file.to_str().unwrap()][..], more].concat())
+    };
+    for name in ["größe", "q?w", "a,b", "sp\"ace", "a*"] {
+        add(name, &[]).fails(2, "letters, digits and `-_./:@#+~`");
+    }
+    add("digits-l", &["--exit", "nope=0.9"]).fails(2, "nope");
+    add("digits-l", &["--exit", "exit_1=0.9", "--exit", "nope=0.9"]).fails(2, "nope");
+    add("digits-l", &["--exit", "probabilities=0.9"]).ok();
+    add("v1.0/digits:l@a#b+c~d_e", &[]).ok();
+}
+
+#[test]
+fn a_drawing_goes_to_standard_output() {
+    let file = root().join("tests/models/digits-s.onnx");
+    let home = Home::new();
+    let mut command = home.command(["model", "inspect", file.to_str().unwrap(), "--svg", "-"]);
+    let drawn = crate::support::Ran::of(command.current_dir(home.path()).output().unwrap()).ok();
+    assert!(drawn.out().starts_with("<svg"), "{drawn:?}");
+    assert!(!home.path().join("-").exists());
+}
+
+#[test]
+fn a_model_is_removed_from_a_node_that_runs_and_from_one_that_does_not() {
+    let home = with_models();
+    let remove = |name: &str| home.run(["model", "remove", name]);
+    assert_eq!(remove("digits-s").ok().out().trim(), "digits-s is removed");
+    remove("digits-s").fails(4, "no model `digits-s`");
+    let _server = home.start(["node", "up", "--listen", "127.0.0.1:0"]);
+    let image = format!("{{\"image\":[[{:?}]]}}", [[0.5; 8]; 8]);
+    let call = || home.run_with(["call", "model/digits-m", "-"], image.as_bytes());
+    call().ok();
+    let removed = home.run(["model", "remove", "digits-m", "--json"]).ok().out();
+    let removed: serde_json::Value = serde_json::from_str(&removed).unwrap();
+    assert_eq!(removed["name"], "digits-m");
+    remove("digits-m").fails(4, "no model `digits-m`");
+    call().fails(4, "model/digits-m");
+    let listed = home.run(["model", "list"]).ok().out();
+    assert!(
+        listed.contains("digits-l") && !listed.contains("digits-m"),
+        "{listed}"
+    );
+}
+
+#[test]
+fn a_run_gives_the_outputs_that_are_wanted_and_infinity_is_none_of_nan() {
+    let home = Home::new();
+    let nodes = [node("Div", &["a", "b"], "ratio"), node("Add", &["a", "b"], "sum")];
+    let bytes = model(&nodes, &["a", "b"], &["ratio", "sum"]);
+    home.run_with(["model", "add", "two", "-"], &bytes).ok();
+    let _server = home.start(["node", "up", "--listen", "127.0.0.1:0"]);
+    let input = |name: &str, data: [f32; 4]| serde_json::json!({ "name": name, "shape": [4], "datatype": "FP32", "data": data });
+    let run = |outputs: &[&str]| {
+        let wanted = |name: &&str| serde_json::json!({ "name": name });
+        let outputs: Vec<_> = outputs.iter().map(wanted).collect();
+        let inputs = [
+            input("a", [1.0, -1.0, 0.0, 0.3]),
+            input("b", [0.0, 0.0, 0.0, 3.0]),
+        ];
+        let request = serde_json::json!({ "inputs": inputs, "outputs": outputs });
+        home.run_with(["model", "run", "two", "-"], request.to_string().as_bytes())
+    };
+    let all = run(&[]).ok().out();
+    assert!(all.contains("ratio FP32 [4]: inf, -inf, NaN, 0.1"), "{all}");
+    assert!(all.contains("sum FP32 [4]: 1, -1, 0, 3.3"), "{all}");
+    let one = run(&["sum"]).ok().out();
+    assert!(one.contains("sum") && !one.contains("ratio"), "{one}");
+    run(&["sum", "nope"]).fails(2, "no output `nope`");
+    run(&["sum", "sum"]).fails(2, "more than once");
 }

@@ -53,6 +53,14 @@ fn call_and_logs_go_to_the_running_node() {
             .out(),
         "across"
     );
+    let told = home.run_with(["call", "hostile", "-", "--meta", "do=echo", "--json"], b"across");
+    let told: serde_json::Value = serde_json::from_str(&told.ok().out()).unwrap();
+    let id = home.run(["node", "id", "--long", "--json"]).ok().out();
+    assert!(id.contains(told["node"].as_str().unwrap()), "{told} {id}");
+    assert_eq!(
+        (&told["tier"], &told["why"]),
+        (&"edge".into(), &"this node has the task".into())
+    );
     home.run_with(["call", "hostile", "-", "--meta", "do=log remember me"], b"")
         .ok();
     assert!(
@@ -102,6 +110,11 @@ fn an_http_plugin_answers_below_its_name() {
     home.run(["deploy", guest("hello-http02").to_str().unwrap()]).ok();
     let answer = server.get("/http/hello-http02/any/path?q=1");
     assert_eq!((answer.status, answer.text().trim()), (200, "Hello, world!"));
+    // In a browser its pages are none of the node's.
+    assert!(
+        answer.head.contains("content-security-policy: sandbox "),
+        "{answer:?}"
+    );
 }
 
 #[test]
@@ -217,6 +230,8 @@ fn somebody_elses_page_has_nothing_of_a_node_on_its_machine() {
     for (header, field) in [
         (("host", "evil.example:8080"), "host"),
         (("sec-fetch-site", "cross-site"), "origin"),
+        (("origin", "https://evil.example"), "origin"),
+        (("origin", "null"), "origin"),
     ] {
         let refused = call(&[header]);
         assert_eq!(
@@ -235,4 +250,28 @@ fn somebody_elses_page_has_nothing_of_a_node_on_its_machine() {
     );
     let watched = server.send("GET", "/readyz", &[("host", "evil.example")], b"");
     assert_eq!(watched.status, 200, "{watched:?}");
+}
+
+#[test]
+fn a_request_that_does_not_read_is_the_callers_mistake() {
+    let home = Home::new();
+    let server = home.start(["node", "up", "--listen", "127.0.0.1:0"]);
+    home.run(["deploy", guest("tiny").to_str().unwrap()]).ok();
+    let two = server.post(
+        "/tasks/tiny",
+        &[("host", "localhost"), ("host", "evil.example")],
+        b"1",
+    );
+    assert_eq!(
+        (two.status, two.json()["field"].as_str()),
+        (400, Some("host")),
+        "{two:?}"
+    );
+    let chunked = [("transfer-encoding", "chunked")];
+    let broken = server.post("/tasks/tiny", &chunked, b"fffffffffffffffff\r\n");
+    assert_eq!(
+        (broken.status, broken.json()["field"].as_str()),
+        (400, Some("body")),
+        "{broken:?}"
+    );
 }

@@ -244,8 +244,42 @@ fn the_simulator_asks_the_same_files() {
         &path("bad-policy"),
     ]);
     let ran = ran.ok();
+    let fuel = "it used up its 3000000 units of fuel";
+    assert!(ran.stderr.contains(fuel), "{ran:?}");
+    // Also to who wants no notes, and to programs.
+    let again = |more: &str| {
+        let (file, bad) = (file.to_str().unwrap(), path("bad-policy"));
+        home.run(["sim", "run", file, "--policy", &bad, more]).ok()
+    };
+    let quiet = again("-q");
     assert!(
-        ran.stderr.contains("it used up its 3000000 units of fuel"),
-        "{ran:?}"
+        quiet.stderr.contains("warning: ") && quiet.stderr.contains(fuel),
+        "{quiet:?}"
     );
+    let told: Value = serde_json::from_str(&again("--json").out()).unwrap();
+    let mut failures = told["policy_failures"].as_array().unwrap().iter();
+    let failure = failures.find(|failure| failure["why"].as_str().unwrap().contains(fuel));
+    let failure = failure.unwrap_or_else(|| panic!("{told}"));
+    assert_eq!(failure["policy"], "bad-policy 0.1.0");
+    assert!(failure["times"].as_u64() > Some(0), "{failure}");
+    // A policy for this run, without another file; and nothing is left of a run that kept its answers.
+    let left = home.path().join("results/answers.csv");
+    std::fs::write(&left, "").unwrap();
+    let file = home.path().join("photos.toml");
+    std::fs::write(&file, PHOTOS).unwrap();
+    let out = [
+        "sim",
+        "run",
+        file.to_str().unwrap(),
+        "--out",
+        "results",
+        "--select",
+    ];
+    home.run([&out[..], &["greedy-cost"]].concat()).ok();
+    let outcome = std::fs::read_to_string(home.path().join("results/outcome.json")).unwrap();
+    let read: Value = serde_json::from_str(&outcome).unwrap();
+    assert_eq!(read["workloads"][0]["served_by"][0], json!(["large", 0]));
+    assert!(read["scenario"].as_str().unwrap().ends_with("photos.toml") && !left.exists());
+    let nobody = home.run([&out[..], &["nobody"]].concat());
+    nobody.fails(2, "there is no policy `nobody`");
 }

@@ -37,7 +37,11 @@ fn memory_is_refused_at_the_limit() {
 #[test]
 fn traps_and_panics_are_failures_of_the_task() {
     let home = Home::new();
-    home.hostile("trap", &[]).fails(1, "trapped");
+    home.hostile("trap", &[])
+        .fails(1, "trapped")
+        .fails(1, "-v shows what it wrote");
+    home.hostile("fail internal", &[])
+        .fails(6, "the plugin itself is defective");
     home.hostile("panic", &[]).fails(1, "trapped");
     home.hostile("deep-recursion", &[]).fails(1, "trapped");
 }
@@ -80,8 +84,25 @@ fn nothing_is_there_that_was_not_granted() {
     home.hostile("kv road", &[]).fails(1, "AccessDenied");
     home.hostile("nn digits-m", &[]).fails(1, "Security");
     home.hostile("http http://example.org/", &[])
-        .fails(1, "HttpRequestDenied");
+        .fails(1, "HttpRequestDenied")
+        .fails(1, "does not hold `http:example.org:80`");
     home.hostile("call other", &[]).fails(3, "no grant `call:other`");
+}
+
+#[test]
+fn no_folder_is_granted_that_holds_the_nodes_keys() {
+    let home = Home::new();
+    let _server = home.start(["node", "up", "--listen", "127.0.0.1:0"]);
+    home.run([std::ffi::OsStr::new("deploy"), guest("hostile").as_os_str()])
+        .ok();
+    let grant = |folder: &str| {
+        let folder = format!("fs:{}", home.path().join(folder).display());
+        home.run(["node", "grant", "hostile", folder.as_str()])
+    };
+    for folder in ["", "state", "state/keys"] {
+        grant(folder).fails(3, "the node keeps its keys and state in");
+    }
+    grant("data").ok();
 }
 
 #[test]

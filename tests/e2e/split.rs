@@ -138,6 +138,9 @@ fn a_model_runs_in_parts_and_a_part_that_dies_is_run_elsewhere() {
     println!("{parts:?}");
     assert!(parts.len() >= 2 && parts.contains(&fog_id), "{split}");
 
+    edge.run(&["model", "plan", MODEL, "--over", "tier=mars"])
+        .fails(2, "--over tier=edge");
+
     // What its radio takes is counted nowhere and stated by none of them: such a node would look as if sending were free.
     edge.run(&["model", "plan", MODEL, "--over", "all", "--energy", "1"])
         .fails(4, "[power]");
@@ -199,6 +202,12 @@ fn a_model_runs_in_parts_and_a_part_that_dies_is_run_elsewhere() {
         before.len() != after.len() || before.iter().zip(&after).any(differ),
         "{after:?}"
     );
+
+    // With the model its plan goes.
+    edge.run(&["model", "remove", MODEL]).ok();
+    edge.run(&["model", "add", MODEL, other.to_str().unwrap()]).ok();
+    assert_eq!(edge.home.control(&format!("/models/{MODEL}/plan")), Value::Null);
+    assert_eq!(took_part(&run(&edge, 0)), [edge.id()]);
 }
 
 /// What the model says whole, of each picture.
@@ -352,6 +361,28 @@ fn a_part_that_hangs_is_overtaken_by_the_node_that_holds_the_data() {
     let late = legs.iter().find(|leg| leg["node"] == far.as_str()).unwrap();
     assert_eq!(late["overtaken"], true, "{answer}");
     assert_eq!(took_part(&answer).last(), Some(&edge.id()));
+}
+
+#[test]
+fn a_part_that_times_out_is_asked_last_for_a_while() {
+    let [edge, fog, _cloud] = three();
+    let whole = run(&edge, 0);
+    let far = fog.id();
+    wait_for(&edge, &far);
+    let plan = [
+        "model", "plan", MODEL, "--over", "tier=fog", "--cut", "5", "--apply",
+    ];
+    println!("{}", edge.run(&plan).ok().out());
+    assert!(took_part(&run(&edge, 0)).contains(&far));
+    fog.server.signal_stop();
+    let names_it = |answer: &Value| {
+        assert_same(answer, &whole);
+        let legs = answer["parameters"]["legs"].as_array().unwrap();
+        legs.iter().any(|leg| leg["node"] == far.as_str())
+    };
+    // The second one may be on its way before the first has told.
+    let asked: Vec<bool> = (0..4).map(|_| names_it(&run(&edge, 0))).collect();
+    assert!(asked[0] && !asked[2] && !asked[3], "{asked:?}");
 }
 
 #[test]

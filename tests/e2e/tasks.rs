@@ -132,12 +132,24 @@ fn a_task_waits_is_withdrawn_or_expires() {
     };
     let (waits, late) = (accept(&[]), accept(&["--within", "300ms"]));
     assert_eq!(state(&node.server, &waits), "waiting");
-    node.run(&["task", "result", &waits]).fails(5, "has not ended");
+    let started = Instant::now();
+    let why = "no node in reach offers `nowhere`";
+    while !node.run(&["task", "status", &waits]).ok().out().contains(why) {
+        assert!(started.elapsed() < FOUND, "it is not said why a task waits");
+        pause();
+    }
+    node.run(&["task", "result", &waits])
+        .fails(5, "has not ended: waiting, no node");
     ends(&node.server, &late, "expired");
     node.run(&["task", "result", &late])
         .fails(5, "time of the task is over");
-    node.run(&["task", "cancel", &waits]).ok();
+    let cancelled = node.run(&["task", "cancel", &waits]).ok().out();
+    assert!(cancelled.ends_with("withdrawn"), "{cancelled}");
     ends(&node.server, &waits, "cancelled");
+    for (within, code, says) in [("9d", 5, "10080 min at most"), ("0s", 2, "no time")] {
+        let late = ["call", "nowhere", "-", "--accept", "local", "--within", within];
+        node.run(&late).fails(code, says);
+    }
     node.run(&["task", "cancel", &waits]).fails(2, "has ended");
     let listed = node.run(&["task", "list", "--json"]).ok().out();
     assert_eq!(listed.lines().count(), 2, "{listed}");

@@ -57,7 +57,9 @@ fn a_grant_is_taken_back_whatever_the_plugin_says() {
     let server = home.start(["node", "up", "--listen", "127.0.0.1:0"]);
     deploy(&home, "warm", &[]).ok();
     let grant = ["node", "grant", "counter", "http:tiles.example"];
-    home.run(grant).ok();
+    let granted = home.run(grant).ok();
+    let note = "counter does not ask for http:tiles.example";
+    assert!(granted.stderr.contains(note), "{granted:?}");
     count(&server);
     // It will not let its state go.
     assert_eq!(server.post("/tasks/counter", &[], b"save traps").text(), "v1 2");

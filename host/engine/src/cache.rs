@@ -4,6 +4,8 @@
 //! under the node's secret over the engine's fingerprint, the component's digest and the code; anything else that lies in
 //! the folder (planted, truncated, from another engine) is not executed but compiled anew and replaced.
 
+use crate::compile::compile;
+use crate::error::LoadError;
 use karman_types::Digest;
 use std::fs::{self, OpenOptions};
 use std::hash::{Hash, Hasher};
@@ -61,17 +63,15 @@ impl CompileCache {
     /// The compiled component, from the cache or freshly compiled (and then put there).
     ///
     /// # Errors
-    /// When the bytes do not compile. Trouble with the folder is logged and costs only time.
+    /// Those of [`compile`]. Trouble with the folder is logged and costs only time.
     pub(crate) fn load(
         &self,
         engine: &Engine,
         id: Digest,
         bytes: &[u8],
-    ) -> wasmtime::Result<(Component, CompiledFrom)> {
+    ) -> Result<(Component, CompiledFrom), LoadError> {
         let fingerprint = fingerprint(engine);
-        let path = self
-            .folder
-            .join(format!("{id}-{}", Digest::from_bytes(fingerprint).short()));
+        let path = self.entry(id, fingerprint);
         let from = match self.read(&path, &fingerprint, id) {
             Ok(Some(code)) => match deserialize(engine, &code) {
                 Ok(component) => {
@@ -83,7 +83,7 @@ impl CompileCache {
             Ok(None) => CompiledFrom::Source,
             Err(error) => refused(&path, &error),
         };
-        let component = Component::from_binary(engine, bytes)?;
+        let component = compile(engine, bytes)?;
         let stored = component
             .serialize()
             .map(|code| self.write(&path, &fingerprint, id, &code));
@@ -94,6 +94,13 @@ impl CompileCache {
             _ => self.shrink(MOST_KEPT, &path),
         }
         Ok((component, from))
+    }
+
+    /// Nodes of one user share the folder, and each trusts only its own entries: the name tells whose it is.
+    fn entry(&self, id: Digest, fingerprint: [u8; 32]) -> PathBuf {
+        let own = blake3::keyed_hash(&self.secret, b"whose entry");
+        let [engine, node] = [fingerprint, *own.as_bytes()].map(|bytes| Digest::from_bytes(bytes).short());
+        self.folder.join(format!("{id}-{engine}-{node}"))
     }
 
     fn mac(&self, fingerprint: &[u8; 32], id: Digest, code: &[u8]) -> blake3::Hash {
@@ -251,6 +258,18 @@ mod tests {
             fs::metadata(entry(folder.path())).unwrap().permissions().mode() & 0o777,
             0o600
         );
+    }
+
+    #[test]
+    fn nodes_that_share_the_folder_leave_each_others_entries_alone() {
+        let (folder, engine, bytes, id) = setting();
+        let load = |secret| {
+            let cache = CompileCache::open(folder.path(), secret).unwrap();
+            cache.load(&engine, id, &bytes).unwrap().1
+        };
+        let [one, other] = [SECRET, [8; 32]];
+        assert_eq!([one, other].map(load), [CompiledFrom::Source; 2]);
+        assert_eq!([one, other].map(load), [CompiledFrom::Cache; 2]);
     }
 
     #[test]

@@ -1,6 +1,7 @@
 use crate::allocation::{Allocation, Machine};
 use crate::cache::{CompileCache, CompiledFrom};
 use crate::capability::{self, Services};
+use crate::compile;
 use crate::epoch::EpochClock;
 use crate::error::LoadError;
 use crate::host::Host;
@@ -32,6 +33,8 @@ pub struct EngineOptions {
     pub workers: Option<usize>,
     /// Instances of policies that may run at once; [`policy::DEFAULT_INSTANCES`] when not said.
     pub policy_instances: Option<u16>,
+    /// Whether what plugins write into the log is limited: to 100 lines and 64 KiB in a second, ten times that at once.
+    pub limit_logs: bool,
     /// The most that a plugin may ask for; [`Limits::ceiling`] when not said.
     pub ceiling: Option<Limits>,
     /// With keys here, only plugins signed by one of them load.
@@ -188,11 +191,14 @@ impl Engine {
         id: Digest,
         bytes: &[u8],
     ) -> Result<(Component, CompiledFrom), LoadError> {
-        let compiled = match &self.0.options.cache {
+        match &self.0.options.cache {
             Some(cache) => cache.load(engine, id, bytes),
-            None => Component::from_binary(engine, bytes).map(|component| (component, CompiledFrom::Source)),
-        };
-        compiled.map_err(|error| LoadError::Compile(format!("{error:#}")))
+            None => Ok((compile::compile(engine, bytes)?, CompiledFrom::Source)),
+        }
+    }
+
+    pub(crate) fn limits_logs(&self) -> bool {
+        self.0.options.limit_logs
     }
 
     pub(crate) fn services(&self) -> &Services {

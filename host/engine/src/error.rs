@@ -37,6 +37,18 @@ pub enum LoadError {
     /// The component does not compile.
     #[error("the component is not valid: {0}")]
     Compile(String),
+    /// The component would take too much time or memory to compile.
+    #[error("{place} has {has} {what}; {most} is the most that is compiled")]
+    TooComplex {
+        /// The function, or the whole component.
+        place: String,
+        /// What it has too much of.
+        what: &'static str,
+        /// How much it has.
+        has: u64,
+        /// How much it may have.
+        most: u64,
+    },
     /// The component needs an import that the host does not have in that form.
     #[error("the component cannot be linked: {0}")]
     Link(String),
@@ -58,7 +70,7 @@ impl LoadError {
         match self {
             Self::Package(error) => error.kind(),
             Self::Unsigned { .. } | Self::Untrusted { .. } => ErrorKind::Denied,
-            Self::OverLimit { .. } => ErrorKind::Limit,
+            Self::OverLimit { .. } | Self::TooComplex { .. } => ErrorKind::Limit,
             Self::Compile(_) | Self::Link(_) => ErrorKind::Invalid,
             Self::Check { .. } => ErrorKind::Failed,
         }
@@ -66,6 +78,7 @@ impl LoadError {
 
     fn hint(&self) -> Option<&'static str> {
         match self {
+            Self::Package(PackageError::Manifest(_)) => Some("correct karman.toml and build it again"),
             Self::Package(_) => None,
             Self::Unsigned { .. } => {
                 Some("sign it with `karman sign`, or start the node without `signed-only`")
@@ -74,6 +87,7 @@ impl LoadError {
             Self::OverLimit { limit: "fuel", .. } => Some("lower the limit in the manifest"),
             Self::OverLimit { .. } => Some("lower the limit in the manifest, or raise the node's ceiling"),
             Self::Compile(_) => Some("build it again; `karman inspect` shows what the file holds"),
+            Self::TooComplex { .. } => Some("build it with optimisation, or make smaller functions of it"),
             Self::Link(_) => {
                 Some("`karman inspect` shows what it imports; `karman doctor` what this host offers")
             }

@@ -2,9 +2,10 @@
 
 use crate::capability::Services;
 use crate::capability::outgoing::Outgoing;
-use crate::capability::wasi;
+use crate::capability::wasi::{self, Folder};
 use crate::epoch::EPOCH_TICK;
 use crate::limiter::{Kept, Limiter, Refused};
+use crate::log_limit::LogLimit;
 use karman_types::{ByteSize, CallContext, ErrorKind, Grant, GrantSet, Limits, TaskError, format_duration};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -23,8 +24,10 @@ pub(crate) struct PluginInfo {
     pub(crate) name: String,
     pub(crate) grants: Arc<GrantSet>,
     pub(crate) limits: Limits,
-    /// Whether a folder is granted: then the WASI context is made, and can fail, before the call.
-    pub(crate) has_folders: bool,
+    /// Where there are any, the WASI context is made, and can fail, before the call.
+    pub(crate) folders: Vec<Folder>,
+    /// What it may still write into the log.
+    pub(crate) log: Arc<LogLimit>,
 }
 
 impl PluginInfo {
@@ -88,9 +91,9 @@ impl Host {
         services: Services,
         call: CallContext,
     ) -> Result<Store<Self>, TaskError> {
-        let wasi = match plugin.has_folders {
-            true => Some(wasi::prepare(&plugin)?.build()),
-            false => None,
+        let wasi = match plugin.folders.is_empty() {
+            true => None,
+            false => Some(wasi::prepare(&plugin)?.build()),
         };
         let allowed = time_allowed(&plugin.limits, &call);
         let mut table = ResourceTable::new();
@@ -107,6 +110,7 @@ impl Host {
             http: WasiHttpCtx::new(),
             outgoing: Outgoing {
                 grants: plugin.grants.clone(),
+                refused: None,
             },
             ran_on: None,
             invoked: 0,
@@ -131,6 +135,7 @@ impl Host {
         host.call = call;
         host.long.store(false, Ordering::Relaxed);
         host.limiter.forget_refusal();
+        host.outgoing.refused = None;
         host.ran_on = None;
         host.invoked = 0;
         wind_up(store)
@@ -172,6 +177,26 @@ impl Host {
 
     pub(crate) fn time_over(&self) -> TaskError {
         self.plugin.time_over(self.allowed)
+    }
+
+    /// An error that the plugin answered, with what the host knows of its cause.
+    pub(crate) fn told(&self, error: TaskError) -> TaskError {
+        use ErrorKind::{Denied, Failed, Internal, Limit, Unavailable};
+        match (error.kind, &self.outgoing.refused) {
+            (Limit, _) if self.limiter.refused() == Some(Refused::Memory) => {
+                let memory = self.plugin.limits.memory;
+                error.with_field("limits.memory").with_hint(format!(
+                    "its memory is {memory}: raise `limits.memory` in its manifest"
+                ))
+            }
+            (Failed | Denied | Unavailable | Internal, Some(grant)) => error.with_hint(format!(
+                "it does not hold `{grant}`: `asks` in its manifest has to name it, and its operator to allow it"
+            )),
+            (Internal, None) => {
+                error.with_hint("the plugin itself is defective: correct it, or tell its author")
+            }
+            _ => error,
+        }
     }
 
     /// What a trap or a failed host function means to the caller.
@@ -221,7 +246,7 @@ impl Host {
             }
             Some(Trap::Interrupt) => self.time_over(),
             Some(trap) => TaskError::failed(format!("`{name}` trapped: {trap}"))
-                .with_hint("its last lines of output are in the log"),
+                .with_hint("-v shows what it wrote; of a node `karman node logs` does"),
             None => TaskError::new(ErrorKind::Internal, format!("`{name}`: {}", root_cause(error))),
         }
     }

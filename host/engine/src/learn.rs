@@ -110,7 +110,7 @@ impl Plugin {
             ask(client.karman_federated_learner(), &mut *store, setting, lesson).await
         };
         match asked.await {
-            Ok(answer) => answer,
+            Ok(answer) => answer.map_err(|error| store.data().told(error)),
             Err(error) => Err(store.data().explain(&error)),
         }
     }

@@ -7,14 +7,16 @@ use crate::capability::bindings::route::RoutePre;
 use crate::capability::bindings::strategy::StrategyPre;
 use crate::capability::bindings::stream::TaskStreamPre;
 use crate::capability::bindings::task::TaskIndices;
+use crate::capability::wasi::Folder;
 use crate::engine::Engine;
 use crate::host::{Host, PluginInfo};
 use crate::http::HttpInstances;
+use crate::log_limit::LogLimit;
 use crate::policy::Sandbox;
 use crate::stats::Stats;
 use crate::warm::WarmInstances;
 use karman_package::{Identity, Package};
-use karman_types::{CallContext, ErrorKind, Grant, GrantSet, Limits, Manifest, TaskError, World};
+use karman_types::{CallContext, ErrorKind, GrantSet, Limits, Manifest, TaskError, World};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -140,12 +142,12 @@ impl Plugin {
     ) -> Arc<Self> {
         let asked: GrantSet = manifest.permissions().cloned().collect();
         let grants = Arc::new(asked.intersection(allowed));
-        let has_folders = grants.iter().any(|grant| matches!(grant, Grant::Folder(..)));
         let info = PluginInfo {
             name: manifest.name.clone(),
-            has_folders,
+            folders: Folder::of(&grants, allowed),
             grants,
             limits: manifest.limits.clone(),
+            log: Arc::new(LogLimit::new(engine.limits_logs())),
         };
         let has_state = matches!(
             export,

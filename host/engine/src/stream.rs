@@ -135,7 +135,7 @@ impl Plugin {
                 run(&guest, &mut store, request, begin).await
             };
             let ended = match tokio::time::timeout(patience, call).await {
-                Ok(Ok(answer)) => answer.map_err(convert::error_from_guest),
+                Ok(Ok(answer)) => answer.map_err(|error| store.data().told(convert::error_from_guest(error))),
                 Ok(Err(error)) => Err(store.data().explain(&error)),
                 Err(_) => Err(store.data().time_over()),
             };

@@ -131,7 +131,10 @@ impl Plugin {
                 self.check_output(convert::response_from_guest(response)),
                 Some(instance),
             ),
-            Ok(Err(error)) => (Err(convert::error_from_guest(error)), Some(instance)),
+            Ok(Err(error)) => {
+                let error = convert::error_from_guest(error);
+                (Err(instance.store.data().told(error)), Some(instance))
+            }
             Err(error) => (Err(instance.store.data().explain(&error)), None),
         }
     }

@@ -4,10 +4,14 @@ use crate::admission::{Admission, PIECE};
 use crate::config::GatewayLimits;
 use crate::prompt;
 use crate::refusal::Refusal;
+use crate::span;
 use bytes::{Bytes, BytesMut};
+use http::{HeaderMap, HeaderValue, StatusCode, header};
 use http_body::Body;
 use http_body_util::BodyExt;
 use karman_types::{ByteSize, TaskError};
+use std::error::Error;
+use std::io::{self, ErrorKind};
 use std::pin::pin;
 use std::time::{Duration, Instant};
 use tokio::sync::OwnedSemaphorePermit;
@@ -25,11 +29,30 @@ pub(crate) struct Held {
     pub(crate) room: Option<OwnedSemaphorePermit>,
 }
 
+/// Refuses a body that is compressed: whoever reads it would take it for something else.
+///
+/// # Errors
+/// `invalid` (field `content-encoding`), as 415.
+pub(crate) fn must_be_plain(headers: &HeaderMap) -> Result<(), Refusal> {
+    let is_plain =
+        |encoding: &HeaderValue| encoding.is_empty() || encoding.as_bytes().eq_ignore_ascii_case(b"identity");
+    let mut encodings = headers.get_all(header::CONTENT_ENCODING).iter();
+    let Some(encoding) = encodings.find(|encoding| !is_plain(encoding)) else {
+        return Ok(());
+    };
+    let encoding = span::cut(encoding.to_str().unwrap_or_default());
+    let error = TaskError::invalid(format!(
+        "the body comes as `{encoding}`, which is not decoded here"
+    ));
+    let error = error.with_field("content-encoding").with_hint("send it as it is");
+    Err(Refusal::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, error))
+}
+
 /// Reads a body of at most this many bytes.
 ///
 /// # Errors
 /// `limit` (field `body`) when it is longer, `deadline` when it comes too slowly, `unavailable` when there is no room for it,
-/// `cancelled` when the caller goes away.
+/// `invalid` (field `body`) when it is no body of its protocol, `cancelled` when the caller goes away.
 pub(crate) async fn read<B>(
     body: B,
     most: u64,
@@ -38,7 +61,7 @@ pub(crate) async fn read<B>(
 ) -> Result<Held, Refusal>
 where
     B: Body<Data = Bytes>,
-    B::Error: std::fmt::Display,
+    B::Error: Error + 'static,
 {
     let too_long =
         || TaskError::limit(format!("the body is longer than {}", ByteSize(most))).with_field("body");
@@ -56,12 +79,7 @@ where
             Err(_) => return Err(too_slow(limits.body_pause.0)),
         };
         let Some(frame) = frame else { break };
-        let frame = frame.map_err(|error| {
-            TaskError::new(
-                karman_types::ErrorKind::Cancelled,
-                format!("the body broke off: {error}"),
-            )
-        })?;
+        let frame = frame.map_err(|error| broken(&error))?;
         let Ok(data) = frame.into_data() else { continue };
         let length = chunks.length + data.len() as u64;
         if length > most {
@@ -91,11 +109,22 @@ where
     })
 }
 
-fn too_slow(time: Duration) -> Refusal {
+/// Nobody is left to be told that a body broke off; who has sent what is none is.
+fn broken(error: &(dyn Error + 'static)) -> TaskError {
+    let causes = std::iter::successors(Some(error), |error| (**error).source());
+    let mut kinds = causes.filter_map(|cause| Some((cause, cause.downcast_ref::<io::Error>()?.kind())));
+    let unread = kinds.find(|(_, kind)| matches!(kind, ErrorKind::InvalidData | ErrorKind::InvalidInput));
+    match unread {
+        Some((why, _)) => TaskError::invalid(format!("the body does not read: {why}")).with_field("body"),
+        None => TaskError::cancelled(format!("the body broke off: {error}")),
+    }
+}
+
+pub(crate) fn too_slow(time: Duration) -> Refusal {
     let error = TaskError::deadline(format!(
         "the body comes too slowly: it is given up after {time:.0?}"
     ));
-    Refusal::new(http::StatusCode::REQUEST_TIMEOUT, error.with_field("body"))
+    Refusal::new(StatusCode::REQUEST_TIMEOUT, error.with_field("body"))
 }
 
 /// What has come of a body.
@@ -139,6 +168,7 @@ impl Chunks {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::refusal::Speaks;
     use axum::body::Body as AxumBody;
     use futures::stream;
     use karman_node::Time;
@@ -155,6 +185,34 @@ mod tests {
     fn chunks(count: usize, size: usize) -> AxumBody {
         let chunk = Bytes::from(vec![7u8; size]);
         AxumBody::from_stream(stream::iter(vec![Ok::<_, Infallible>(chunk); count]))
+    }
+
+    #[test]
+    fn a_compressed_body_is_refused_and_how_to_send_it_is_told() {
+        let of = |encodings: &[&'static str]| {
+            let mut headers = HeaderMap::new();
+            for encoding in encodings {
+                headers.append(header::CONTENT_ENCODING, HeaderValue::from_static(encoding));
+            }
+            must_be_plain(&headers)
+        };
+        for plain in [&[] as &[&str], &[""], &["Identity"]] {
+            assert_eq!(of(plain), Ok(()));
+        }
+        for compressed in [
+            &["gzip"] as &[&str],
+            &["identity", "deflate"],
+            &["gzip, identity"],
+        ] {
+            let refused = of(compressed).unwrap_err().response(Speaks::Inference);
+            assert_eq!(
+                (refused.status(), &refused.headers()[header::ACCEPT_ENCODING]),
+                (
+                    StatusCode::UNSUPPORTED_MEDIA_TYPE,
+                    &HeaderValue::from_static("identity")
+                )
+            );
+        }
     }
 
     #[tokio::test]

@@ -3,6 +3,7 @@
 use axum::body::Body;
 use axum::response::Response;
 use http::{HeaderMap, HeaderValue, Method, Request, StatusCode, header};
+use karman_node::is_of_another_page;
 
 /// How long a browser may remember what it may, in seconds.
 const REMEMBER: HeaderValue = HeaderValue::from_static("600");
@@ -46,21 +47,10 @@ impl Cors {
         Some(response)
     }
 
-    /// Whether a page of an origin that may not call wants something done. Browsers let any page send some requests without asking, and
-    /// keep only the answer from it: where no token is needed, such a page could drain a node on behalf of its reader.
+    /// Whether a page of an origin that may not call wants something done: where no token is needed, such a page could drain a node on
+    /// behalf of its reader.
     pub(crate) fn is_forged<B>(request: &Request<B>, allowed: Option<&HeaderValue>) -> bool {
-        let Some(origin) = request.headers().get(header::ORIGIN) else {
-            return false;
-        };
-        let host = request.headers().get(header::HOST);
-        let asked = match request.uri().authority() {
-            Some(authority) => Some(authority.as_str()),
-            None => host.and_then(|host| host.to_str().ok()),
-        };
-        let page = origin.to_str().ok().and_then(|origin| origin.split_once("://"));
-        let is_same =
-            page.is_some_and(|(_, page)| asked.is_some_and(|asked| asked.eq_ignore_ascii_case(page)));
-        !request.method().is_safe() && allowed.is_none() && !is_same
+        allowed.is_none() && is_of_another_page(request)
     }
 
     /// Lets the page read the response.

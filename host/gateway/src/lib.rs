@@ -13,6 +13,7 @@
 //! | `admission`, `body` | what runs and is held at once |
 //! | `routes`, `openapi` | what there is to ask for, and its description |
 //! | `inference` | the Open Inference Protocol v2 |
+//! | `health` | whether it answers, as probes of gRPC ask |
 //! | `admin`, `decisions`, `dashboard` | how the mesh is run, and what people see of it |
 //! | `hosts`, `cors` | by what name it is asked for, and by whose pages |
 //! | `proxies` | who asks by way of a reverse proxy |
@@ -53,6 +54,7 @@ mod cors;
 mod dashboard;
 mod decisions;
 mod gateway;
+mod health;
 mod hosts;
 mod inference;
 mod line;

@@ -6,11 +6,12 @@ use crate::target::Target;
 use axum::response::{IntoResponse, Response};
 use http::{HeaderValue, StatusCode, header};
 use karman_node::{Node, TaskDemand};
+use karman_types::ErrorKind;
 use parking_lot::Mutex;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, EncodeMetric, text};
 use prometheus_client::metrics::MetricType;
-use prometheus_client::metrics::counter::ConstCounter;
+use prometheus_client::metrics::counter::{ConstCounter, Counter};
 use prometheus_client::metrics::family::{Family, MetricConstructor};
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::metrics::histogram::Histogram;
@@ -31,6 +32,19 @@ struct Labels {
     http_response_status_code: u16,
 }
 
+/// Of a model or task that there is: whoever counts has seen to that, for callers may make up any name.
+#[derive(Clone, Debug, EncodeLabelSet, Eq, Hash, PartialEq)]
+struct OfModel {
+    model: String,
+}
+
+#[derive(Clone, Debug, EncodeLabelSet, Eq, Hash, PartialEq)]
+struct Outcome {
+    model: String,
+    /// `ok`, or the kind of the error.
+    outcome: &'static str,
+}
+
 #[derive(Clone, Debug)]
 struct Fresh;
 
@@ -43,6 +57,8 @@ impl MetricConstructor<Histogram> for Fresh {
 /// What is measured.
 pub(crate) struct Metrics {
     durations: Family<Labels, Histogram, Fresh>,
+    inferences: Family<Outcome, Counter>,
+    inference_durations: Family<OfModel, Histogram, Fresh>,
     admission: Arc<Admission>,
     access: Arc<Access>,
     connections: Mutex<Option<Box<dyn Fn() -> usize + Send + Sync>>>,
@@ -52,6 +68,8 @@ impl Metrics {
     pub(crate) fn new(admission: Arc<Admission>, access: Arc<Access>) -> Self {
         Self {
             durations: Family::new_with_constructor(Fresh),
+            inferences: Family::default(),
+            inference_durations: Family::new_with_constructor(Fresh),
             admission,
             access,
             connections: Mutex::default(),
@@ -70,6 +88,33 @@ impl Metrics {
             http_response_status_code: status.as_u16(),
         };
         self.durations.get_or_create(&labels).observe(took.as_secs_f64());
+    }
+
+    /// Counts an answer of a model or task.
+    pub(crate) fn inferred(&self, model: &str, took: Duration) {
+        let model = model.to_owned();
+        let labels = Outcome {
+            model: model.clone(),
+            outcome: "ok",
+        };
+        self.inferences.get_or_create(&labels).inc();
+        let durations = self.inference_durations.get_or_create(&OfModel { model });
+        durations.observe(took.as_secs_f64());
+    }
+
+    /// Counts a request that a model or task did not answer. There has to be one of this name.
+    pub(crate) fn refused_to_infer(&self, model: &str, kind: ErrorKind) {
+        let labels = Outcome {
+            model: model.to_owned(),
+            outcome: kind.as_str(),
+        };
+        self.inferences.get_or_create(&labels).inc();
+    }
+
+    /// Whether a model or task of this name has answered.
+    pub(crate) fn has_inferred(&self, model: &str) -> bool {
+        let model = model.to_owned();
+        self.inference_durations.get(&OfModel { model }).is_some()
     }
 
     /// What the gateway has on its hands.
@@ -95,6 +140,17 @@ impl Metrics {
             "Time from a request to the head of its response",
             Unit::Seconds,
             self.durations.clone(),
+        );
+        registry.register(
+            "karman_inference_requests",
+            "Requests of the inference protocol by model or task, and what came of them",
+            self.inferences.clone(),
+        );
+        registry.register_with_unit(
+            "karman_inference_request_duration",
+            "Time of those that were answered",
+            Unit::Seconds,
+            self.inference_durations.clone(),
         );
         registry.register_collector(Box::new(Loads(self.clone())));
         registry.register_collector(Box::new(Demands(node.demand())));

@@ -83,7 +83,7 @@ impl Modify for Bearer {
 struct Refused;
 
 /// Why, by status.
-const REFUSED: [(&str, &str); 7] = [
+const REFUSED: [(&str, &str); 8] = [
     ("401", "It takes a token, or that one does not hold"),
     (
         "403",
@@ -91,6 +91,10 @@ const REFUSED: [(&str, &str); 7] = [
     ),
     ("408", "The body comes too slowly"),
     ("413", "The body is longer than it may be"),
+    (
+        "415",
+        "The body is compressed; `accept-encoding` says how it may come",
+    ),
     (
         "429",
         "Too many requests, or tokens that do not hold; `retry-after` says when to come again",
@@ -173,6 +177,7 @@ pub(crate) fn document() -> Document {
 mod tests {
     use super::*;
     use serde_json::Value;
+    use std::collections::HashSet;
 
     fn paths() -> serde_json::Map<String, Value> {
         let document = serde_json::to_value(document()).unwrap();
@@ -194,6 +199,41 @@ mod tests {
                 let path = route.split('"').nth(1).unwrap();
                 assert!(paths.contains_key(path), "{path}");
             }
+        }
+    }
+
+    #[test]
+    fn every_operation_has_a_name_of_its_own() {
+        let mut ids = HashSet::new();
+        for (path, methods) in &paths() {
+            for (method, operation) in methods.as_object().unwrap() {
+                let id = operation["operationId"].as_str().unwrap().to_owned();
+                assert!(ids.insert(id.clone()), "{method} {path}: `{id}`");
+            }
+        }
+    }
+
+    #[test]
+    fn a_run_takes_json_and_bytes_behind_it() {
+        let paths = paths();
+        for path in [
+            "/v2/models/{model}/infer",
+            "/v2/models/{model}/versions/{version}/infer",
+        ] {
+            let operation = &paths[path]["post"];
+            for content in [
+                &operation["requestBody"]["content"],
+                &operation["responses"]["200"]["content"],
+            ] {
+                for kind in ["application/json", "application/octet-stream"] {
+                    assert!(content[kind].is_object(), "{path}: {content}");
+                }
+            }
+            let mut parameters = operation["parameters"].as_array().unwrap().iter();
+            assert!(
+                parameters.any(|parameter| parameter["name"] == "Inference-Header-Content-Length"),
+                "{operation}"
+            );
         }
     }
 

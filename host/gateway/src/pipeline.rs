@@ -7,8 +7,9 @@ use crate::config::{GatewayConfig, GatewayLimits};
 use crate::connections::{Busy, Reused, Sending};
 use crate::cors::Cors;
 use crate::decisions::Decisions;
+use crate::health;
 use crate::hosts::Hosts;
-use crate::inference::{Inference, Named, answer_grpc, run_rest};
+use crate::inference::{Inference, Named, answer_grpc, must_be_method, run_rest};
 use crate::line::{Line, REQUEST_ID};
 use crate::metrics::Metrics;
 use crate::proxies::{Peer, Proxies};
@@ -23,7 +24,7 @@ use futures::FutureExt;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, header};
 use hyper::body::{Body as _, Incoming};
 use karman_mesh::membership::Pattern;
-use karman_node::{FlowOrder, Node};
+use karman_node::{FlowOrder, Node, must_name_one_host, set_apart};
 use karman_types::{TaskError, format_duration};
 use std::net::SocketAddr;
 use std::panic::AssertUnwindSafe;
@@ -33,12 +34,6 @@ use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::timeout;
 use tower_service::Service;
 use tracing::{Instrument, Span};
-
-/// A plugin's page is an origin of its own in a browser (Content Security Policy, level 3): with the gateway's it could read the token that
-/// the dashboard keeps. A plugin that has a host for itself is one already, and may keep something there.
-const OWN_ORIGIN: HeaderValue = HeaderValue::from_static(
-    "sandbox allow-downloads allow-forms allow-modals allow-popups allow-popups-to-escape-sandbox allow-scripts",
-);
 
 /// What is sent, with what the request holds until then.
 pub(crate) type Answer = http::Response<Sending>;
@@ -80,7 +75,12 @@ impl Pipeline {
         let admission = Admission::new(&config.limits);
         let access = Arc::new(access);
         let metrics = Arc::new(Metrics::new(admission.clone(), access.clone()));
-        let inference = Inference::new(node.clone(), config.limits.time.0, admission.clone());
+        let inference = Inference::new(
+            node.clone(),
+            config.limits.time.0,
+            admission.clone(),
+            metrics.clone(),
+        );
         let decisions = Arc::new(Decisions::default());
         let routes = crate::routes::router(&node, &inference, &metrics, &decisions);
         Self {
@@ -165,11 +165,14 @@ impl Pipeline {
         busy: &mut Busy,
         known: &mut Option<Arc<Caller>>,
     ) -> Result<(Response, Taken), Refusal> {
-        // Those who watch over the gateway have no token, and come when it is full, too.
-        if target == Target::Health {
-            let routed = self.route(request.map(Body::new)).await;
-            return Ok((routed, Taken::default()));
+        if target.is_probe() {
+            let answered = match target {
+                Target::GrpcHealth => Box::pin(self.probed(request)).await?,
+                _ => self.route(request.map(Body::new)).await,
+            };
+            return Ok((answered, Taken::default()));
         }
+        must_name_one_host(&request)?;
         let caller = self.access.caller(request.headers(), peer.address)?;
         *known = Some(caller.clone());
         if caller.is_anyone() {
@@ -194,6 +197,7 @@ impl Pipeline {
             .min(target.most_body().unwrap_or(u64::MAX))
             .min(self.limits.body.0);
         let (mut head, body) = request.into_parts();
+        body::must_be_plain(&head.headers)?;
         let body = body::read(body, most, &self.limits, &self.admission).await?;
         busy.is_whole();
         if target == Target::Flow && head.method == Method::POST {
@@ -244,6 +248,13 @@ impl Pipeline {
         answered.unwrap_or_else(|never| match never {})
     }
 
+    /// A probe of gRPC has a body, which takes no room among those of requests: it is short, and nobody waits for it for long.
+    async fn probed(&self, request: Request<Incoming>) -> Result<Response, Refusal> {
+        let most = self.limits.body_pause.0;
+        let answered = timeout(most, health::answer(self.node.is_ready(), request)).await;
+        answered.map_err(|_| body::too_slow(most))
+    }
+
     /// An HTTP plugin reads its body and sends its response as it likes, within its own limits.
     async fn plugin(&self, led: &Led, mut request: Request<Incoming>) -> Result<Response, Refusal> {
         led.lead(&mut request, self.strict_transport.is_some());
@@ -251,8 +262,9 @@ impl Pipeline {
         let mut response = self.node.serve_http(&led.plugin, request).await?;
         let headers = response.headers_mut();
         disown(headers);
+        // A plugin that has a host for itself is an origin of its own already, and may keep something there.
         if !led.is_alone {
-            headers.append(header::CONTENT_SECURITY_POLICY, OWN_ORIGIN);
+            set_apart(headers);
         }
         Ok(response)
     }
@@ -287,7 +299,9 @@ fn judge(
         Target::Infer | Target::GrpcInfer => {
             caller.must_some(|right| matches!(right, Right::Infer(_)), "infer:…")
         }
-        Target::Health | Target::Document | Target::Models | Target::Grpc | Target::Dashboard => Ok(()),
+        // That of a stream has no end: what is no method is not waited for.
+        Target::Grpc => must_be_method(path),
+        Target::Health | Target::GrpcHealth | Target::Document | Target::Models | Target::Dashboard => Ok(()),
         // Nobody has a right to what has no name here, whatever the routes may come to have.
         Target::Unknown => Err(unknown()),
     }

@@ -60,6 +60,11 @@ impl Refusal {
         Self::new(StatusCode::PRECONDITION_FAILED, error)
     }
 
+    /// It is asked for in a way that there is not.
+    pub(crate) const fn unimplemented(error: TaskError) -> Self {
+        Self::new(StatusCode::NOT_IMPLEMENTED, error)
+    }
+
     pub(crate) fn response(&self, speaks: Speaks) -> Response {
         let mut response = match speaks {
             Speaks::Plain => (self.status, Json(error_json(&self.error))).into_response(),
@@ -69,6 +74,9 @@ impl Refusal {
         let headers = response.headers_mut();
         if self.status == StatusCode::UNAUTHORIZED {
             headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+        }
+        if self.status == StatusCode::UNSUPPORTED_MEDIA_TYPE {
+            headers.insert(header::ACCEPT_ENCODING, HeaderValue::from_static("identity"));
         }
         if let Some(wait) = self.retry_after {
             // Whole seconds are all that the header has.
@@ -90,6 +98,7 @@ impl Refusal {
             StatusCode::UNAUTHORIZED => Code::Unauthenticated,
             StatusCode::NOT_FOUND => Code::NotFound,
             StatusCode::PRECONDITION_FAILED => Code::FailedPrecondition,
+            StatusCode::NOT_IMPLEMENTED => Code::Unimplemented,
             _ => match self.error.kind {
                 ErrorKind::Failed => Code::Aborted,
                 ErrorKind::Invalid => Code::InvalidArgument,

@@ -62,10 +62,10 @@ async fn healthz() -> &'static str {
 /// Whether the gateway answers.
 #[utoipa::path(get, path = "/readyz", tag = "health", responses(
     (status = 200, description = "It does"), (status = 503, description = "Not yet, or no more")))]
-async fn readyz(State(own): State<Own>) -> (StatusCode, &'static str) {
-    match own.node.is_ready() {
-        true => (StatusCode::OK, "ready\n"),
-        false => (StatusCode::SERVICE_UNAVAILABLE, "starting or stopping\n"),
+async fn readyz(State(own): State<Own>) -> (StatusCode, String) {
+    match own.node.not_ready() {
+        None => (StatusCode::OK, "ready\n".into()),
+        Some(why) => (StatusCode::SERVICE_UNAVAILABLE, format!("{why}\n")),
     }
 }
 

@@ -14,7 +14,7 @@ const MOST_BYTES: usize = 512;
 /// trace it is decides whether it is recorded, and that is not for just anybody.
 pub(crate) fn of<B>(request: &Request<B>, target: Target, is_known: impl FnOnce() -> bool) -> Span {
     // What only asks whether the gateway is there would be most of all traces.
-    if target == Target::Health {
+    if target.is_probe() {
         return Span::none();
     }
     let span = info_span!(

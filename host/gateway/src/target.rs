@@ -5,12 +5,16 @@ use http::Method;
 
 /// The service of gRPC, as its path names it.
 pub(crate) const GRPC_SERVICE: &str = "/inference.GRPCInferenceService/";
+/// The service that probes of gRPC ask.
+pub(crate) const GRPC_HEALTH: &str = "/grpc.health.v1.Health/";
 
 /// What a request is for.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub(crate) enum Target {
     /// Whether the gateway runs and answers.
     Health,
+    /// The same, as probes of gRPC ask for it.
+    GrpcHealth,
     /// What it measures.
     Metrics,
     /// The description of these routes.
@@ -52,8 +56,9 @@ impl Target {
             "/healthz" | "/readyz" => Self::Health,
             "/metrics" => Self::Metrics,
             "/openapi.json" => Self::Document,
-            _ if path.starts_with(GRPC_SERVICE) && path.ends_with("/ModelInfer") => Self::GrpcInfer,
+            _ if path.strip_prefix(GRPC_SERVICE) == Some("ModelInfer") => Self::GrpcInfer,
             _ if path.starts_with(GRPC_SERVICE) => Self::Grpc,
+            _ if path.starts_with(GRPC_HEALTH) => Self::GrpcHealth,
             _ if below("/v2") && path.ends_with("/infer") => Self::Infer,
             _ if below("/v2") => Self::Models,
             _ if below("/tasks") => Self::Task,
@@ -72,6 +77,7 @@ impl Target {
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Health => "health",
+            Self::GrpcHealth => "grpc-health",
             Self::Metrics => "metrics",
             Self::Document => "openapi",
             Self::Models => "models",
@@ -87,6 +93,11 @@ impl Target {
             Self::Dashboard => "dashboard",
             Self::Unknown => "unknown",
         }
+    }
+
+    /// Whether those ask for it who watch over the gateway: they have no token, and come when it is full, too.
+    pub(crate) const fn is_probe(self) -> bool {
+        matches!(self, Self::Health | Self::GrpcHealth)
     }
 
     /// Whether it is work, which takes a place among what runs at once. Who waits for a workflow to end takes none from what it
@@ -120,7 +131,7 @@ impl Target {
     pub(crate) const fn speaks(self) -> Speaks {
         match self {
             Self::Models | Self::Infer => Speaks::Inference,
-            Self::Grpc | Self::GrpcInfer => Speaks::Grpc,
+            Self::Grpc | Self::GrpcInfer | Self::GrpcHealth => Speaks::Grpc,
             _ => Speaks::Plain,
         }
     }
@@ -140,6 +151,8 @@ mod tests {
             ("/v2/models/infer/ready", Target::Models),
             ("/inference.GRPCInferenceService/ModelInfer", Target::GrpcInfer),
             ("/inference.GRPCInferenceService/ServerLive", Target::Grpc),
+            ("/inference.GRPCInferenceService/Other/ModelInfer", Target::Grpc),
+            ("/grpc.health.v1.Health/Check", Target::GrpcHealth),
             ("/tasks/a/b", Target::Task),
             ("/flows", Target::Flow),
             ("/flows/a/why", Target::Flow),

@@ -7,6 +7,7 @@ use karman_gpu::{
     Attention, Cpu, Device, Fold, Gemm, GpuError, IntegerGemm, Kernel, Padding, Pool, Reduce, Repeat, Role,
     Shader, ShaderLimits, Sides, TopK, Wgpu, Window, Work, f32_words,
 };
+use std::path::Path;
 use std::time::Duration;
 
 const MOST: Duration = Duration::from_secs(120);
@@ -44,6 +45,15 @@ fn gpu() -> Option<Wgpu> {
             eprintln!("skipped on GPUs: {error}");
             None
         }
+    }
+}
+
+/// Without it the tests of GPUs would pass over a driver that is broken.
+#[test]
+fn a_driver_that_is_installed_opens() {
+    let installed = Path::new("/usr/share/vulkan/icd.d").read_dir();
+    if installed.is_ok_and(|mut drivers| drivers.next().is_some()) {
+        Wgpu::open("vulkan-0", None).unwrap();
     }
 }
 

@@ -1,6 +1,6 @@
 use crate::{BackendName, TensorInfo};
 use karman_gpu::GpuError;
-use karman_tensor::TensorError;
+use karman_tensor::{ElementType, TensorError};
 use karman_types::{ErrorKind, TaskError};
 
 /// A failure with a model; [`InferError::kind`] says whose fault it is.
@@ -14,7 +14,9 @@ pub enum InferError {
         reason: String,
     },
     /// A number of the model or of a call lies over its bound.
-    #[error("{what} is {value}, over the limit of {bound}: raise `{limit}` or use a smaller model")]
+    #[error(
+        "{what} is {value}, over the limit of {bound}; raise `models.{limit}` in node.toml, or use a smaller model"
+    )]
     Limit {
         /// What was counted.
         what: String,
@@ -34,6 +36,14 @@ pub enum InferError {
         items: u32,
         /// The largest batch whose sizes are known.
         most: u32,
+    },
+    /// An input, output or tensor of a type that tensors here do not have.
+    #[error("`{name}` is of type {found}: tensors here are {}", types())]
+    Type {
+        /// Its name in the model.
+        name: String,
+        /// The type, in the words of ONNX.
+        found: String,
     },
     /// The model is written in operators older than those that are read here.
     #[error(
@@ -69,8 +79,26 @@ pub enum InferError {
         /// In its own words.
         reason: String,
     },
-    /// An input that the model does not have, or that was given twice.
-    #[error("the model takes no further input `{name}`: it takes {}", list(.takes))]
+    /// An input that was given before.
+    #[error("input `{name}` is given twice: give each once")]
+    Twice {
+        /// As given.
+        name: String,
+    },
+    /// An input of a size that contradicts that of another one.
+    #[error("input `{input}` is {given}, but the model takes {takes}, and {by}")]
+    Contradiction {
+        /// Its name.
+        input: String,
+        /// What was given: `u8 [28, 28]`.
+        given: String,
+        /// What the model takes.
+        takes: String,
+        /// The dimension that both have, with its size, and which input says so.
+        by: String,
+    },
+    /// An input that the model does not have.
+    #[error("the model takes no input `{name}`: it takes {}", list(.takes))]
     UnknownInput {
         /// As given.
         name: String,
@@ -191,9 +219,12 @@ impl InferError {
     pub fn kind(&self) -> ErrorKind {
         match self {
             Self::Malformed { .. }
+            | Self::Type { .. }
             | Self::ExternalData { .. }
             | Self::OperatorSet { .. }
             | Self::OpenDimension { .. }
+            | Self::Twice { .. }
+            | Self::Contradiction { .. }
             | Self::UnknownInput { .. }
             | Self::MissingInput { .. }
             | Self::Input { .. }
@@ -240,6 +271,10 @@ impl From<InferError> for TaskError {
     fn from(error: InferError) -> Self {
         Self::new(error.kind(), error.to_string())
     }
+}
+
+fn types() -> String {
+    ElementType::ALL.map(|element| element.to_string()).join(", ")
 }
 
 fn list(infos: &[TensorInfo]) -> String {

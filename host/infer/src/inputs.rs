@@ -11,29 +11,42 @@ pub(crate) fn arrange(
     limits: &ModelLimits,
 ) -> Result<Vec<Tensor>, InferError> {
     let mut slots: Vec<Option<Tensor>> = vec![None; takes.len()];
-    let mut symbols: HashMap<&str, u32> = HashMap::new();
+    // The size of each, and the input that says so.
+    let mut symbols: HashMap<&str, (u32, &str)> = HashMap::new();
     for (name, tensor) in given {
-        let Some(at) = (0..takes.len()).find(|i| takes[*i].name == name && slots[*i].is_none()) else {
+        let Some(at) = takes.iter().position(|input| input.name == name) else {
             return Err(InferError::UnknownInput {
                 name,
                 takes: takes.to_vec(),
             });
         };
+        if slots[at].is_some() {
+            return Err(InferError::Twice { name });
+        }
         let input = &takes[at];
         let sizes = tensor.shape();
-        let mut fits = tensor.element() == input.element && input.accepts(sizes);
-        for (dim, size) in input.dims.iter().flatten().zip(sizes.dims()) {
-            if let Dim::Any(symbol) = dim
-                && !symbol.is_empty()
-            {
-                fits &= symbols.entry(symbol).or_insert(*size) == size;
-            }
-        }
-        if !fits {
+        let given = || format!("{} {sizes}", tensor.element());
+        if tensor.element() != input.element || !input.accepts(sizes) {
             return Err(InferError::Input {
                 input: input.clone(),
-                given: format!("{} {sizes}", tensor.element()),
+                given: given(),
             });
+        }
+        for (dim, given_size) in input.dims.iter().flatten().zip(sizes.dims()) {
+            if let Dim::Any(symbol) = dim
+                && !symbol.is_empty()
+                && let (size, by) = *symbols
+                    .entry(symbol)
+                    .or_insert((*given_size, input.name.as_str()))
+                && size != *given_size
+            {
+                return Err(InferError::Contradiction {
+                    input: name,
+                    given: given(),
+                    takes: input.to_string(),
+                    by: format!("`{symbol}` is {size} by `{by}`"),
+                });
+            }
         }
         InferError::over("tensor", limits.tensor.0, tensor.bytes().len() as u64, || {
             format!("input `{name}` in bytes")
@@ -154,14 +167,17 @@ mod tests {
             (&[("a", [4, 2])][..], "input b f32 [N, 3] is missing"),
             (
                 &[("a", [4, 2]), ("c", [4, 3])],
-                "no further input `c`: it takes a f32 [N, 2], b f32 [N, 3]",
+                "no input `c`: it takes a f32 [N, 2], b f32 [N, 3]",
             ),
-            (&[("a", [4, 2]), ("a", [4, 2])], "no further input `a`"),
+            (&[("a", [4, 2]), ("a", [4, 2])], "input `a` is given twice"),
             (
                 &[("a", [4, 3])],
                 "input `a` is f32 [4, 3], but the model takes a f32 [N, 2]",
             ),
-            (&[("a", [4, 2]), ("b", [5, 3])], "input `b` is f32 [5, 3]"),
+            (
+                &[("a", [4, 2]), ("b", [5, 3])],
+                "input `b` is f32 [5, 3], but the model takes b f32 [N, 3], and `N` is 4 by `a`",
+            ),
         ] {
             let error = give(given).unwrap_err();
             assert!(error.to_string().contains(says), "{error}");

@@ -174,7 +174,8 @@ pub trait Model: Send + Sync {
     /// Runs it on inputs given by name, in any order; the outputs come in the order of the model. Blocks.
     ///
     /// # Errors
-    /// [`InferError::UnknownInput`], [`InferError::MissingInput`], [`InferError::Input`] when the inputs do not fit,
+    /// [`InferError::UnknownInput`], [`InferError::Twice`], [`InferError::MissingInput`], [`InferError::Input`],
+    /// [`InferError::Contradiction`] when the inputs do not fit,
     /// [`InferError::EmptyDimension`] when one has no elements and the back-end is tract,
     /// [`InferError::Limit`] when a tensor would grow past its bound, [`InferError::Run`] when the model itself fails on
     /// them, [`InferError::Output`], [`InferError::Panicked`].

@@ -63,19 +63,17 @@ pub(crate) fn value_info(bytes: &[u8]) -> Result<TensorInfo, InferError> {
         .transpose()?
         .flatten()
         .ok_or_else(|| InferError::malformed(format!("`{}` is no tensor", printable(&name))))?;
-    let (mut element, mut dims) = (None, None);
+    let (mut code, mut dims) = (0, None);
     for field in Fields(tensor) {
         match field? {
-            (1, code) => element = element_type(code.varint()?),
+            (1, said) => code = said.varint()?,
             (2, shape) => dims = Some(shape_dims(shape.bytes()?, &name)?),
             _ => {}
         }
     }
-    let element = element.ok_or_else(|| {
-        InferError::malformed(format!(
-            "`{}` is of a type that tensors here do not have",
-            printable(&name)
-        ))
+    let element = element_type(code).ok_or_else(|| InferError::Type {
+        name: printable(&name),
+        found: type_name(code),
     })?;
     Ok(TensorInfo { name, element, dims })
 }
@@ -126,6 +124,26 @@ pub(crate) fn element_type(code: u64) -> Option<ElementType> {
         16 => ElementType::Bf16,
         _ => return None,
     })
+}
+
+/// The name of such a type in onnx.proto, for those that no tensor here has.
+fn type_name(code: u64) -> String {
+    let name = match code {
+        0 => "UNDEFINED",
+        4 => "UINT16",
+        5 => "INT16",
+        8 => "STRING",
+        12 => "UINT32",
+        13 => "UINT64",
+        14 => "COMPLEX64",
+        15 => "COMPLEX128",
+        17..=20 | 24 => "FLOAT8",
+        21 => "UINT4",
+        22 => "INT4",
+        23 => "FLOAT4",
+        _ => return code.to_string(),
+    };
+    name.to_owned()
 }
 
 /// The same, the other way round.

@@ -23,6 +23,7 @@ pub(crate) fn screen(bytes: &[u8], limits: &ModelLimits) -> Result<(), InferErro
         constants: 0,
     };
     screen.walk(Kind::Model, bytes, 0)?;
+    screen.has_room()?;
     match screen.nodes {
         0 => Err(InferError::malformed("it has no nodes")),
         _ => Ok(()),
@@ -159,8 +160,8 @@ impl Screen<'_> {
                 self.walk(child, value.bytes()?, depth)?;
             } else if kind == Kind::Attribute {
                 match field {
-                    7 => self.constant(value.count_fixed(4) * 4)?,
-                    8 => self.constant(value.count_varints() * 8)?,
+                    7 => self.constant(value.count_fixed(4) * 4),
+                    8 => self.constant(value.count_varints() * 8),
                     _ => {}
                 }
             }
@@ -175,8 +176,12 @@ impl Screen<'_> {
         })
     }
 
-    fn constant(&mut self, bytes: u64) -> Result<(), InferError> {
+    const fn constant(&mut self, bytes: u64) {
         self.constants = self.constants.saturating_add(bytes);
+    }
+
+    /// Whether there is room for all constants: said once all are counted, so that the limit can be raised to what there is.
+    fn has_room(&self) -> Result<(), InferError> {
         InferError::over("constants", self.limits.constants.0, self.constants, || {
             "all constant tensors together in bytes".into()
         })
@@ -233,13 +238,14 @@ impl Screen<'_> {
             ))
         })?;
         let expected = elements.saturating_mul(bits).div_ceil(8);
-        self.constant(expected.max(typed.saturating_mul(8)))?;
+        self.constant(expected.max(typed.saturating_mul(8)));
         let (given, wanted) = match raw {
             Some(raw) if typed == 0 => (raw, expected),
             Some(_) => return Err(InferError::malformed("a tensor has its data twice")),
             None => (typed, elements),
         };
         if given != wanted {
+            self.has_room()?;
             return Err(InferError::malformed(format!(
                 "tensor `{}` of dimensions {dims:?} holds {given} where {wanted} should be",
                 printable(name)

@@ -11,9 +11,12 @@ use karman_tensor::{ElementType, Shape, Tensor};
 use parking_lot::Mutex;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
+use tract_onnx::ops::logic::If;
 use tract_onnx::pb;
 use tract_onnx::prelude::*;
 use tract_onnx::tract_hir::infer::{Factoid, InferenceFact};
+use tract_onnx::tract_hir::ops::scan::InferenceScan;
+use tract_onnx::tract_hir::ops::unimpl::UnimplementedOp;
 
 /// tract. A model whose dimensions are open is optimised anew for each set of input shapes, because an open dimension makes
 /// tract several times slower; the last few of these plans are kept.
@@ -50,8 +53,15 @@ impl Backend for Tract {
             .collect();
         if let Some(shapes) = guess {
             match model.plan(shapes) {
-                Err(InferError::Rejected { reason, .. }) if !fixed => {
-                    tracing::debug!(reason, "no plan for a batch of one; waiting for real shapes");
+                Err(error @ InferError::Rejected { .. }) => {
+                    // Other shapes may do; they bring no operator.
+                    if let Some(operator) = lacking(&model.graph) {
+                        return Err(unknown(&operator));
+                    }
+                    if fixed {
+                        return Err(error);
+                    }
+                    tracing::debug!(%error, "no plan for a batch of one; waiting for real shapes");
                 }
                 other => _ = other?,
             }
@@ -204,6 +214,30 @@ pub(crate) fn infer_outputs(model: &[u8], limits: &ModelLimits) -> Result<Vec<Sh
             })
             .collect()
     })
+}
+
+/// The first operator that a graph needs and tract does not have.
+fn lacking(graph: &InferenceModel) -> Option<String> {
+    graph.eval_order().ok()?.into_iter().find_map(|id| {
+        let node = graph.node(id);
+        if node.op_is::<UnimplementedOp>() {
+            return Some(node.op.name().into_owned());
+        }
+        if let Some(op) = node.op_as::<If>() {
+            return lacking(&op.then_body).or_else(|| lacking(&op.else_body));
+        }
+        node.op_as::<InferenceScan>().and_then(|op| lacking(&op.body))
+    })
+}
+
+/// `Unimplemented(NAME)` is what tract puts in the place of such an operator.
+fn unknown(operator: &str) -> InferError {
+    let name = operator.strip_prefix("Unimplemented(");
+    let name = name.and_then(|name| name.strip_suffix(')')).unwrap_or(operator);
+    InferError::Rejected {
+        backend: BackendName::Tract,
+        reason: format!("it has no operator `{}`", short(name)),
+    }
 }
 
 fn rejected(error: TractError) -> InferError {

@@ -70,6 +70,14 @@ fn best(scores: &[f32]) -> usize {
         .unwrap()
 }
 
+/// Without it these tests would pass over a library that is broken.
+#[test]
+fn a_library_that_is_named_loads() {
+    if std::env::var_os("KARMAN_ONNXRUNTIME").is_some() {
+        backends().get(Some(BackendName::OnnxRuntime)).unwrap();
+    }
+}
+
 #[test]
 fn the_recorded_accuracy_is_reached() {
     let (backends, digits) = (backends(), digits());

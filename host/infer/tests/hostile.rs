@@ -63,7 +63,7 @@ fn dimensions_are_not_believed() {
     refused(
         &with(&[1 << 30, 1 << 30], &[0; 8]),
         ErrorKind::Limit,
-        "`constants`",
+        "`models.constants`",
     );
     refused(
         &with(&[1 << 40, 1 << 40], &[0; 8]),
@@ -81,7 +81,7 @@ fn dimensions_are_not_believed() {
         ErrorKind::Invalid,
         "holds 8 where 12 should be",
     );
-    refused(&with(&[1; 9], &[0; 4]), ErrorKind::Limit, "`rank`");
+    refused(&with(&[1; 9], &[0; 4]), ErrorKind::Limit, "`models.rank`");
     assert!(load(&with(&[2], &[0; 8])).is_ok());
 }
 
@@ -95,7 +95,7 @@ fn a_model_that_would_allocate_too_much_is_refused_before_it_does() {
         value(11, "x", 1, &[1]),
         value(12, "y", 1, &[1 << 20, 1 << 18]),
     ]);
-    refused(&huge, ErrorKind::Limit, "`tensor`");
+    refused(&huge, ErrorKind::Limit, "`models.tensor`");
 
     // The same with a shape that is itself computed.
     let computed = model(&[
@@ -107,7 +107,7 @@ fn a_model_that_would_allocate_too_much_is_refused_before_it_does() {
         value(11, "x", 1, &[1]),
         value(12, "y", 1, &[]),
     ]);
-    refused(&computed, ErrorKind::Limit, "`tensor`");
+    refused(&computed, ErrorKind::Limit, "`models.tensor`");
 
     // Sixty times twice as long.
     let names: Vec<String> = (0..=60).map(|i| format!("x{i}")).collect();
@@ -123,7 +123,7 @@ fn a_model_that_would_allocate_too_much_is_refused_before_it_does() {
         })
         .collect();
     graph.extend([value(11, "x0", 1, &[4]), value(12, "x60", 1, &[])]);
-    refused(&model(&graph), ErrorKind::Limit, "`tensor`");
+    refused(&model(&graph), ErrorKind::Limit, "`models.tensor`");
 
     let wide = model(&[
         node("MatMul", &["a", "b"], &["y"], &[]),
@@ -131,7 +131,7 @@ fn a_model_that_would_allocate_too_much_is_refused_before_it_does() {
         value(11, "b", 1, &[1, 1 << 20]),
         value(12, "y", 1, &[]),
     ]);
-    refused(&wide, ErrorKind::Limit, "`tensor`");
+    refused(&wide, ErrorKind::Limit, "`models.tensor`");
 }
 
 #[test]
@@ -217,7 +217,7 @@ fn nesting_is_bounded() {
         let branch = [sub(1, "then_branch"), sub(6, &graph), num(20, 5)].concat();
         graph = node("If", &["x"], &["y"], &[branch]);
     }
-    refused(&model(&[graph]), ErrorKind::Limit, "`depth`");
+    refused(&model(&[graph]), ErrorKind::Limit, "`models.depth`");
 
     // Sequences of sequences: deep enough to end a walk without a bound with the stack.
     let mut type_of = sub(1, num(1, 1));
@@ -230,7 +230,7 @@ fn nesting_is_bounded() {
         value(12, "y", 1, &[2]),
         sub(13, [sub(1, "z"), sub(2, type_of)].concat()),
     ]);
-    refused(&sequence, ErrorKind::Limit, "`depth`");
+    refused(&sequence, ErrorKind::Limit, "`models.depth`");
 
     // A dimension written as an expression ten thousand brackets deep is a name to us.
     let deep = format!("{}N{}", "(".repeat(10_000), ")".repeat(10_000));
@@ -295,12 +295,12 @@ fn tensor_of_nothing() -> Vec<u8> {
 #[test]
 fn counts_are_bounded_before_anything_is_built() {
     let many: Vec<u8> = sub(1, []).repeat(200_000);
-    refused(&model(&[many]), ErrorKind::Limit, "`nodes`");
+    refused(&model(&[many]), ErrorKind::Limit, "`models.nodes`");
     // Two bytes each in the file, hundreds once decoded.
     let names = sub(1, sub(1, []).repeat(600_000));
-    refused(&model(&[names]), ErrorKind::Limit, "`entries`");
+    refused(&model(&[names]), ErrorKind::Limit, "`models.entries`");
     for many in repeated(600_000) {
-        refused(&many, ErrorKind::Limit, "`entries`");
+        refused(&many, ErrorKind::Limit, "`models.entries`");
     }
     for few in repeated(2) {
         assert!(load(&few).is_ok());
@@ -317,6 +317,63 @@ fn counts_are_bounded_before_anything_is_built() {
         matches!(error, InferError::Limit { limit: "model", .. }),
         "{error}"
     );
+}
+
+#[test]
+fn all_constants_are_counted_before_the_limit_is_told() {
+    let file = model(&[
+        node("Add", &["x", "v"], &["t"], &[]),
+        node("Add", &["t", "w"], &["y"], &[]),
+        initializer("v", 1, &[4], &[0; 16]),
+        initializer("w", 1, &[4], &[0; 16]),
+        value(11, "x", 1, &[4]),
+        value(12, "y", 1, &[4]),
+    ]);
+    let load = |bytes| {
+        let options = LoadOptions {
+            limits: ModelLimits {
+                constants: ByteSize(bytes),
+                ..ModelLimits::default()
+            },
+            ..LoadOptions::default()
+        };
+        Tract.load(&file, &options).map(drop)
+    };
+    assert_eq!(load(32), Ok(()));
+    let error = load(8).unwrap_err();
+    assert!(
+        matches!(
+            error,
+            InferError::Limit {
+                value: 32,
+                bound: 8,
+                ..
+            }
+        ),
+        "{error}"
+    );
+    assert!(
+        error
+            .to_string()
+            .contains("; raise `models.constants` in node.toml"),
+        "{error}"
+    );
+}
+
+#[test]
+fn a_type_that_no_tensor_has_is_named() {
+    for (code, says) in [
+        (8, "`x` is of type STRING: tensors here are f16, bf16, f32"),
+        (4, "UINT16"),
+        (99, "99"),
+    ] {
+        let file = model(&[
+            node("Identity", &["x"], &["y"], &[]),
+            value(11, "x", code, &[2]),
+            value(12, "y", code, &[2]),
+        ]);
+        refused(&file, ErrorKind::Invalid, says);
+    }
 }
 
 #[test]
@@ -346,6 +403,18 @@ fn an_unknown_operator_is_rejected_by_name() {
         value(12, "y", 1, &[2]),
     ]);
     refused(&model, ErrorKind::Unavailable, "Telepathy");
+}
+
+#[test]
+fn no_shape_brings_an_operator_that_is_not_there() {
+    for dims in [&[2][..], &[2, 2]] {
+        let model = model(&[
+            node("Telepathy", &["x"], &["y"], &[]),
+            batched(11, "x", dims),
+            batched(12, "y", dims),
+        ]);
+        refused(&model, ErrorKind::Unavailable, "it has no operator `Telepathy`");
+    }
 }
 
 #[test]

@@ -14,16 +14,16 @@ pub(crate) struct Answer<'a> {
     pub(crate) memory_peak: u64,
     /// The model and back-end, where it used one: `digits-m (onnxruntime, cpu)`.
     pub(crate) ran_on: Option<&'a str>,
-    /// Who ran it, where that was another node.
+    /// Who ran it, where a node did.
     pub(crate) there: Option<There<'a>>,
 }
 
-/// The other node that ran a task.
+/// The node that ran a task.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct There<'a> {
     pub(crate) node: &'a str,
     pub(crate) tier: &'a str,
-    /// Why that one was asked, where several could be.
+    /// Why it was that one, where that is known.
     pub(crate) why: Option<&'a str>,
     /// Under which `karman why` tells of it, where that was written down.
     pub(crate) decision: Option<&'a str>,
@@ -100,11 +100,9 @@ impl Answer<'_> {
 }
 
 /// A task's own error says what is wrong with its input; where to read what it takes is for us to say.
-pub(crate) fn refused(error: TaskError, task: &str) -> TaskError {
+pub(crate) fn refused(error: TaskError, hint: impl FnOnce() -> String) -> TaskError {
     match (&error.hint, error.kind) {
-        (None, ErrorKind::Invalid) => error.with_hint(format!(
-            "`karman inspect` on the file of `{task}` shows what it takes"
-        )),
+        (None, ErrorKind::Invalid) => error.with_hint(hint()),
         _ => error,
     }
 }

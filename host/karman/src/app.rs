@@ -1,6 +1,6 @@
 use crate::cli::Global;
 use crate::error::Worded;
-use crate::output::Output;
+use crate::output::{Output, printable};
 use crate::places::Places;
 use indicatif::{ProgressBar, ProgressStyle};
 use karman_kit::Tools;
@@ -102,7 +102,7 @@ impl App {
         if let Ok(style) = ProgressStyle::with_template(style) {
             bar.set_style(style);
         }
-        bar.set_message(what.to_owned());
+        bar.set_message(printable(what).into_owned());
         bar.enable_steady_tick(Duration::from_millis(100));
         Progress(Some(bar))
     }
@@ -115,7 +115,7 @@ impl Progress {
     /// Says which step it is at.
     pub(crate) fn step(&self, what: &str) {
         if let Some(bar) = &self.0 {
-            bar.set_message(what.to_owned());
+            bar.set_message(printable(what).into_owned());
         }
     }
 

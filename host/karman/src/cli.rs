@@ -33,23 +33,11 @@ pub(crate) struct Global {
     /// Say more: -v what happens, -vv details
     #[arg(short, long, global = true, action = ArgAction::Count)]
     pub(crate) verbose: u8,
-    /// The node's folder [default: $XDG_DATA_HOME/karman or ~/.local/share/karman]
-    #[arg(
-        long,
-        global = true,
-        value_name = "DIR",
-        env = "KARMAN_STATE",
-        hide_env_values = true
-    )]
+    /// The node's folder [default: $KARMAN_STATE, $XDG_DATA_HOME/karman or ~/.local/share/karman]
+    #[arg(long, global = true, value_name = "DIR")]
     pub(crate) state: Option<PathBuf>,
-    /// The node's configuration [default: $XDG_CONFIG_HOME/karman/node.toml or /etc/karman/node.toml]
-    #[arg(
-        long,
-        global = true,
-        value_name = "FILE",
-        env = "KARMAN_CONFIG",
-        hide_env_values = true
-    )]
+    /// The node's configuration [default: $KARMAN_CONFIG, $XDG_CONFIG_HOME/karman/node.toml or /etc/karman/node.toml]
+    #[arg(long, global = true, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
 }
 
@@ -244,12 +232,16 @@ fn usage(error: &clap::Error) -> u8 {
         .split_whitespace()
         .collect::<Vec<_>>()
         .join(" ");
-    let words = std::env::args_os().filter_map(|word| word.into_string().ok());
-    let hint = format!("`{} --help` shows what it takes", called(words.skip(1)));
-    let mut wrong = TaskError::invalid(what).with_hint(hint);
+    let mut wrong = TaskError::invalid(what).with_hint(see_help());
     wrong.field = field_of(error);
     Output::new(true, false).error(&wrong);
     2
+}
+
+/// Where to read what this very command takes.
+pub(crate) fn see_help() -> String {
+    let words = std::env::args_os().filter_map(|word| word.into_string().ok());
+    format!("`{} --help` shows what it takes", called(words.skip(1)))
 }
 
 /// The command that these words call, as far as there is one: `karman mesh invite`.
@@ -384,7 +376,7 @@ mod tests {
             &["karman", "run", "a.wasm", "--meta", "novalue"],
             &["karman", "serve", "a.wasm", "--listen", "8080"],
             &["karman", "new", "hello", "--lang", "cobol"],
-            &["karman", "sign", "a.wasm"],
+            &["karman", "sign"],
             &["karman", "top", "-q", "-v"],
         ] {
             assert!(Cli::try_parse_from(words).is_err(), "{words:?}");

@@ -159,7 +159,8 @@ fn refusal(status: http::StatusCode, body: &[u8]) -> TaskError {
     }
 }
 
-fn not_ours(what: &str) -> TaskError {
+/// The error that the node answers with what this program does not read.
+pub(crate) fn not_ours(what: &str) -> TaskError {
     TaskError::internal(format!("the node said: {what}"))
         .with_hint("is it of another version? restart it with this one")
 }

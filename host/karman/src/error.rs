@@ -6,7 +6,7 @@ use karman_node::ConfigError;
 use karman_package::{KeyFileError, PackageError, SignatureError};
 use karman_registry::{ReferenceError, RegistryError};
 use karman_store::StoreError;
-use karman_types::{ErrorKind, TaskError};
+use karman_types::{ErrorKind, ManifestError, TaskError};
 use std::path::Path;
 
 /// An error of another crate, on its way to the user.
@@ -39,17 +39,23 @@ impl Worded for KitError {
             Self::MissingTool { tool, why, hint } => TaskError::unavailable(format!("{tool}: {why}"))
                 .with_hint(hint)
                 .with_field("tool"),
-            Self::Compile { .. } => TaskError::new(ErrorKind::Failed, self.to_string())
-                .with_hint("correct the sources and build again"),
+            Self::Compile { ref output, .. } => {
+                let hint = match output.contains("wit_world") {
+                    true => "what is imported of `wit_world` has to stand in the world of wit/plugin.wit",
+                    false => "correct the sources and build again",
+                };
+                TaskError::new(ErrorKind::Failed, self.to_string()).with_hint(hint)
+            }
             Self::Manifest(ref error) => {
-                let field = error.field().map(str::to_owned);
-                TaskError {
-                    field,
-                    ..split(TaskError::invalid(self.to_string()))
-                }
+                of_manifest(TaskError::invalid(self.to_string()), error, "correct karman.toml")
             }
             Self::Package(error) => error.worded(),
             Self::Io { path, source } => file(&path, &source),
+            Self::WrongLayout { .. } => {
+                let error = split(TaskError::invalid(self.to_string()));
+                let hint = error.hint.clone();
+                error.with_hint(hint.unwrap_or_else(|| "correct what stands there and build again".into()))
+            }
             other => split(TaskError::invalid(other.to_string())),
         }
     }
@@ -57,14 +63,23 @@ impl Worded for KitError {
 
 impl Worded for PackageError {
     fn worded(self) -> TaskError {
-        let field = match &self {
-            Self::Manifest(error) => error.field().map(str::to_owned),
-            _ => None,
-        };
-        TaskError {
-            field,
-            ..split(TaskError::new(self.kind(), self.to_string()))
+        let worded = TaskError::new(self.kind(), self.to_string());
+        match &self {
+            Self::Manifest(error) => of_manifest(worded, error, "correct karman.toml and build it again"),
+            _ => split(worded),
         }
+    }
+}
+
+/// What is wrong with a manifest, and where its keys are described.
+fn of_manifest(worded: TaskError, error: &ManifestError, correct: &str) -> TaskError {
+    let error = TaskError {
+        field: error.field().map(str::to_owned),
+        ..split(worded)
+    };
+    match error.hint {
+        Some(_) => error,
+        None => error.with_hint(format!("{correct}; docs/configuration.md describes its keys")),
     }
 }
 
@@ -149,6 +164,14 @@ mod tests {
         let error = PackageError::CoreModule.worded();
         assert_eq!(error.message, "the file is a core module, not a component");
         assert!(error.hint.unwrap().starts_with("use `karman build`"));
+    }
+
+    #[test]
+    fn a_wrong_manifest_is_not_a_wrong_command() {
+        let error = karman_types::Manifest::from_toml("name = \"hello\"").unwrap_err();
+        let error = KitError::Manifest(error).worded();
+        assert_eq!(error.field.as_deref(), Some("version"));
+        assert!(error.hint.unwrap().starts_with("correct karman.toml"));
     }
 
     #[test]

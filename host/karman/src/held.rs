@@ -1,5 +1,7 @@
 //! What a node holds (grants, models, secrets): asked of the running node, or read in its store when none runs.
 
+mod fed;
+
 use crate::app::App;
 use crate::control::{Control, escape};
 use crate::error::Worded;
@@ -7,7 +9,8 @@ use bytes::Bytes;
 use http::Method;
 use karman_mesh::membership::UnixTime;
 use karman_mesh::{InvitationStatus, Invitations};
-use karman_node::{HeldModel, NodeConfig, NodeStatus, unfit_for_gpu};
+use karman_node::{HeldModel, NodeConfig, NodeStatus, remove_stored_model, unfit_for_gpu};
+use karman_package::{Package, ReadLimits};
 use karman_store::{ModelInfo, Store, StoreError};
 use karman_types::{Grant, GrantSet, TaskError};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -74,6 +77,26 @@ impl Held {
                 plugins.into_iter().map(of).collect()
             }
         })
+    }
+
+    /// What an installed plugin has a use for: of a running node only what of it is allowed. Nothing where it has no manifest.
+    ///
+    /// # Errors
+    /// What the node or the disk says.
+    pub(crate) fn used(&self, identity: &str) -> Result<Option<GrantSet>, TaskError> {
+        match self {
+            Self::Node(control) => {
+                let status: NodeStatus = control.get("/status")?;
+                let mut plugins = status.plugins.into_iter();
+                let serving = plugins.find(|plugin| plugin.identity == identity);
+                Ok(serving.map(|plugin| plugin.granted))
+            }
+            Self::Store(store) => {
+                let file = store.plugins().component(identity).map_err(Worded::worded)?;
+                let package = Package::read(&file, &ReadLimits::default()).map_err(Worded::worded)?;
+                Ok(used_by(&package))
+            }
+        }
     }
 
     /// What the operator allows to this identity.
@@ -185,6 +208,18 @@ impl Held {
     }
 
     /// # Errors
+    /// `unavailable` where there is none of this name; what the node or the disk says.
+    pub(crate) fn remove_model(&self, name: &str) -> Result<HeldModel, TaskError> {
+        match self {
+            Self::Node(control) => {
+                let path = format!("/models/{}", escape(name));
+                control.order(Method::DELETE, &path, Bytes::new())
+            }
+            Self::Store(store) => remove_stored_model(store, name).map(HeldModel::from),
+        }
+    }
+
+    /// # Errors
     /// What the node or the disk says.
     pub(crate) fn secrets(&self) -> Result<Vec<String>, TaskError> {
         match self {
@@ -208,7 +243,14 @@ impl Held {
     }
 }
 
-fn clock() -> UnixTime {
+/// What the manifest of a plugin asks for, needed or not.
+pub(crate) fn used_by(package: &Package) -> Option<GrantSet> {
+    let manifest = package.manifest.as_ref()?;
+    Some(manifest.permissions().cloned().collect())
+}
+
+/// What the clock of this machine shows.
+pub(crate) fn clock() -> UnixTime {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     UnixTime::from_seconds(now.as_secs())
 }

@@ -5,9 +5,12 @@ use clap::Args;
 use karman_types::{ByteSize, Limits, TaskError, parse_duration};
 use std::fmt::Display;
 use std::fs::File;
-use std::io::Read;
+use std::io::{self, ErrorKind, Read};
 use std::path::Path;
 use std::time::Duration;
+
+/// The longest file that describes a workflow, a run or a scenario.
+const MOST_TEXT: ByteSize = ByteSize::mib(16);
 
 /// How a call goes: for `run`, `dev` and `call`.
 #[derive(Args, Clone, Debug)]
@@ -56,16 +59,33 @@ impl Input {
     }
 }
 
-/// The text of a file, or of standard input for `-`.
+/// The text of a file that describes something, or of standard input for `-`.
 ///
 /// # Errors
-/// Those of the file.
+/// Those of the file; `limit`, with the file, for one that is no description by its length.
 pub(crate) fn text(file: &Path) -> Result<String, TaskError> {
-    let text = match is_standard(file) {
-        true => std::io::read_to_string(std::io::stdin().lock()),
-        false => std::fs::read_to_string(file),
+    let read = match is_standard(file) {
+        true => described(std::io::stdin().lock()),
+        false => File::open(file).and_then(described),
     };
-    text.map_err(|failed| error::file(file, &failed))
+    let bytes = read.map_err(|failed| error::file(file, &failed))?;
+    let name = file.display().to_string();
+    if bytes.len() as u64 > MOST_TEXT.0 {
+        let error = TaskError::limit(format!(
+            "{name} has more than the {MOST_TEXT} that a description has"
+        ));
+        let hint = "name the file that describes it; data have files of their own";
+        return Err(error.with_field(name).with_hint(hint));
+    }
+    let text = String::from_utf8(bytes);
+    text.map_err(|failed| error::file(file, &io::Error::new(ErrorKind::InvalidData, failed)))
+}
+
+/// One byte more than a description has tells that it is none.
+fn described(from: impl Read) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    from.take(MOST_TEXT.0 + 1).read_to_end(&mut bytes)?;
+    Ok(bytes)
 }
 
 /// Whether a file is standard input, or output.
@@ -179,8 +199,13 @@ pub(crate) fn type_of(path: Option<&Path>, body: &[u8]) -> &'static str {
 
 /// An object or a list: a bare number or word may be anything.
 fn is_json(body: &[u8]) -> bool {
+    begins_as_json(body) && serde_json::from_slice::<serde::de::IgnoredAny>(body).is_ok()
+}
+
+/// Whether it begins like an object or a list.
+pub(crate) fn begins_as_json(body: &[u8]) -> bool {
     let start = body.iter().find(|byte| !byte.is_ascii_whitespace());
-    matches!(start, Some(b'{' | b'[')) && serde_json::from_slice::<serde::de::IgnoredAny>(body).is_ok()
+    matches!(start, Some(b'{' | b'['))
 }
 
 #[cfg(test)]
@@ -214,6 +239,23 @@ mod tests {
         assert!(wrong.message.starts_with(file.to_str().unwrap()), "{wrong}");
         let missing = toml(&folder.path().join("no"), from_toml::<Table>).unwrap_err();
         assert_eq!(missing.kind, karman_types::ErrorKind::Invalid);
+    }
+
+    #[test]
+    fn what_is_far_too_long_for_a_description_is_not_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("run.toml");
+        let file = File::create(&path).unwrap();
+        file.set_len(MOST_TEXT.0).unwrap();
+        assert_eq!(text(&path).unwrap().len() as u64, MOST_TEXT.0);
+        file.set_len(64 * MOST_TEXT.0).unwrap();
+        let error = text(&path).unwrap_err();
+        assert_eq!(
+            (error.kind, error.field.as_deref()),
+            (karman_types::ErrorKind::Limit, path.to_str())
+        );
+        std::fs::write(&path, b"name = \"\xff\"").unwrap();
+        assert!(text(&path).unwrap_err().message.contains("utf-8"));
     }
 
     #[test]

@@ -1,12 +1,17 @@
-use crate::app::App;
+use crate::app::{App, Progress};
 use crate::error::Worded;
 use crate::held::Held;
 use crate::source::Source;
 use clap::Args;
 use karman_engine::Plugin;
 use karman_node::Runtime;
-use karman_types::{Grant, GrantSet, TaskError};
+use karman_types::{Grant, GrantSet, TaskError, format_bytes};
 use std::sync::Arc;
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::time::Duration;
+
+/// What takes longer to load is being compiled: out of the cache it comes in milliseconds.
+const COMPILES: Duration = Duration::from_secs(1);
 
 /// The operator's word for one run.
 #[derive(Args, Clone, Debug, Default)]
@@ -65,11 +70,12 @@ pub(crate) fn plugin(
     source: &Source,
     words: &GrantArgs,
 ) -> Result<Arc<Plugin>, TaskError> {
-    let _progress = app.progress(&format!("loading {}", source.name));
+    let progress = app.progress(&format!("loading {}", source.name));
     let mut allowed: GrantSet = words.all().cloned().collect();
-    let mut plugin = runtime
-        .load(&source.bytes, &source.name, &allowed)
-        .map_err(Worded::worded)?;
+    let mut plugin = telling(app, &progress, source, || {
+        runtime.load(&source.bytes, &source.name, &allowed)
+    })
+    .map_err(Worded::worded)?;
     let asked: GrantSet = plugin.manifest().asks.iter().cloned().collect();
     let used: GrantSet = plugin.manifest().permissions().cloned().collect();
     if used.beyond(plugin.grants()).next().is_some() {
@@ -87,15 +93,41 @@ pub(crate) fn plugin(
             "note: {name} asks for {grant} and does not hold it; --grant {grant} allows it for this run"
         ));
     }
-    for word in words
-        .all()
-        .filter(|word| GrantSet::new([(*word).clone()]).intersection(&used).is_empty())
-    {
+    note_unasked(app, name, &used, words.all());
+    Ok(plugin)
+}
+
+/// Notes which of these grants give nothing to a plugin that asks for `asked`.
+pub(crate) fn note_unasked<'a>(
+    app: &App,
+    name: &str,
+    asked: &GrantSet,
+    grants: impl Iterator<Item = &'a Grant>,
+) {
+    for grant in grants.filter(|grant| GrantSet::new([(*grant).clone()]).intersection(asked).is_empty()) {
         app.output.note(format!(
-            "note: {name} does not ask for {word}; list it under `asks` in karman.toml"
+            "note: {name} does not ask for {grant}; list it under `asks` in karman.toml"
         ));
     }
-    Ok(plugin)
+}
+
+/// Loads, and says so where it takes long.
+fn telling<T>(app: &App, progress: &Progress, source: &Source, load: impl FnOnce() -> T) -> T {
+    let (loaded, waits) = mpsc::channel::<()>();
+    std::thread::scope(|threads| {
+        let tell = move || {
+            if waits.recv_timeout(COMPILES) == Err(RecvTimeoutError::Timeout) {
+                let size = format_bytes(source.bytes.len() as u64);
+                let what = format!("compiling {} ({size}) for this machine, once", source.name);
+                progress.aside(|| app.output.note(what));
+            }
+        };
+        // Where the system has no thread to spare, nobody is told.
+        let _ = std::thread::Builder::new().spawn_scoped(threads, tell);
+        let done = load();
+        drop(loaded);
+        done
+    })
 }
 
 fn allowed_before(app: &App, identity: &str) -> GrantSet {

@@ -1,8 +1,10 @@
 //! Where words go: results on standard output, everything else on standard error.
 
+use crate::cli;
 use crate::error::Worded;
-use karman_types::{ErrorKind, NodeId, TaskError};
+use karman_types::{ErrorKind, NodeId, TaskError, escape_steering};
 use serde_json::{Value, json};
+use std::borrow::Cow;
 use std::fmt::Display;
 use std::io::{self, IsTerminal, Write};
 
@@ -54,12 +56,16 @@ impl Output {
             .map_err(|error| TaskError::unavailable(format!("standard output cannot be written: {error}")))
     }
 
-    /// One line of result.
+    /// One line of result, or several.
     ///
     /// # Errors
     /// Those of [`Output::bytes`].
     pub(crate) fn line(&self, text: impl Display) -> Result<(), TaskError> {
-        self.bytes(format!("{text}\n").as_bytes())
+        let text = format!("{text}\n");
+        match self.json {
+            true => self.bytes(text.as_bytes()),
+            false => self.bytes(printable(&text).as_bytes()),
+        }
     }
 
     /// A result: text for people, one object for programs.
@@ -80,7 +86,14 @@ impl Output {
     /// A word besides the result, on standard error.
     pub(crate) fn note(&self, text: impl Display) {
         if !self.quiet && !self.json {
-            let _ = writeln!(io::stderr().lock(), "{text}");
+            say(text);
+        }
+    }
+
+    /// What is wrong with a result that stands all the same: said to people whatever they left out. Programs find it in the result.
+    pub(crate) fn warning(&self, text: impl Display) {
+        if !self.json {
+            say(format_args!("warning: {text}"));
         }
     }
 
@@ -101,19 +114,27 @@ impl Output {
     /// An error: two lines, or one object.
     pub(crate) fn error(&self, error: &TaskError) {
         let (error, hint) = advised(error);
+        let (message, advice) = (printable(&error.message), printable(&hint));
         let text = match (self.json, self.colour_err()) {
             (true, _) => json!({
                 "code": error.kind, "message": error.message, "hint": hint, "field": error.field,
             })
             .to_string(),
-            (_, true) => format!(
-                "\x1b[1;31merror:\x1b[0m {}\n  \x1b[1mhint:\x1b[0m {hint}",
-                error.message
-            ),
-            (_, false) => format!("error: {}\n  hint: {hint}", error.message),
+            (_, true) => format!("\x1b[1;31merror:\x1b[0m {message}\n  \x1b[1mhint:\x1b[0m {advice}"),
+            (_, false) => format!("error: {message}\n  hint: {advice}"),
         };
         let _ = writeln!(io::stderr().lock(), "{text}");
     }
+}
+
+/// A line on standard error.
+fn say(text: impl Display) {
+    let _ = writeln!(io::stderr().lock(), "{}", printable(&text.to_string()));
+}
+
+/// A text as it may go to a terminal, which a plugin, a file's name or another node may have a part in.
+pub(crate) fn printable(text: &str) -> Cow<'_, str> {
+    escape_steering(text, &['\n', '\t'])
 }
 
 /// Ends the program when nobody reads its output any more: there is nothing left to do or to say.
@@ -134,15 +155,15 @@ fn advised(error: &TaskError) -> (TaskError, String) {
         ErrorKind::Failed => error.clone(),
         _ => error.clone().worded(),
     };
-    let hint = error.hint.take().unwrap_or_else(|| hint_of(error.kind).into());
+    let hint = error.hint.take().unwrap_or_else(|| hint_of(error.kind));
     (error, hint)
 }
 
 /// What to do next where the error itself does not say.
-const fn hint_of(kind: ErrorKind) -> &'static str {
-    match kind {
+fn hint_of(kind: ErrorKind) -> String {
+    let hint = match kind {
         ErrorKind::Failed => "the task itself failed: look at its input; -v shows what it wrote",
-        ErrorKind::Invalid => "`karman COMMAND --help` shows what it takes",
+        ErrorKind::Invalid => return cli::see_help(),
         ErrorKind::Denied => {
             "`karman inspect PLUGIN` shows what a plugin may do, `karman doctor` what this node is a member of"
         }
@@ -151,7 +172,8 @@ const fn hint_of(kind: ErrorKind) -> &'static str {
         ErrorKind::Limit => "`karman inspect PLUGIN` shows its limits",
         ErrorKind::Cancelled => "try again",
         ErrorKind::Internal => "try again with -vv and report what it shows",
-    }
+    };
+    hint.into()
 }
 
 /// Rows as a table: each column as wide as its widest cell, no spaces at the end.
@@ -188,6 +210,14 @@ mod tests {
             vec!["event-screen".into(), "3".into()],
         ];
         assert_eq!(table(&rows), "NAME           CALLS\nevent-screen   3");
+    }
+
+    #[test]
+    fn nothing_that_is_printed_speaks_to_the_terminal() {
+        assert_eq!(
+            printable("fail \x1b[31m\x1b]0;pwn\x07\rX\n\ttwo\u{202e}"),
+            "fail \\u{1b}[31m\\u{1b}]0;pwn\\u{7}\\rX\n\ttwo\\u{202e}"
+        );
     }
 
     #[test]

@@ -15,7 +15,7 @@ pub(crate) struct Places {
 }
 
 impl Places {
-    /// What the flags say, then the environment, then the folders of the XDG specification, then those of a system
+    /// What the flags say, then `KARMAN_…`, then the folders of the XDG specification, then those of a system
     /// service.
     pub(crate) fn find(
         state: Option<PathBuf>,
@@ -42,11 +42,14 @@ impl Places {
         let data = || base("XDG_DATA_HOME", ".local/share").map(|folder| folder.join("karman"));
         let cache = || base("XDG_CACHE_HOME", ".cache").map(|folder| folder.join("karman/compiled"));
         Self {
-            state: state.or_else(data).unwrap_or_else(|| "/var/lib/karman".into()),
+            state: state
+                .or_else(|| path("KARMAN_STATE"))
+                .or_else(data)
+                .unwrap_or_else(|| "/var/lib/karman".into()),
             cache: path("KARMAN_CACHE")
                 .or_else(cache)
                 .unwrap_or_else(|| "/var/cache/karman/compiled".into()),
-            config: config.or_else(of_config),
+            config: config.or_else(|| path("KARMAN_CONFIG")).or_else(of_config),
             tools: path("KARMAN_TOOLS"),
         }
     }
@@ -77,6 +80,20 @@ mod tests {
         assert_eq!(places.state, Path::new("/home/ada/.local/share/karman"));
         assert_eq!(places.cache, Path::new("/fast/karman/compiled"));
         assert_eq!(places.config.as_deref(), Some(Path::new("/etc/karman/node.toml")));
+    }
+
+    #[test]
+    fn a_variable_of_ours_comes_before_the_users_folders() {
+        let ours = [
+            ("KARMAN_STATE", "/node/state"),
+            ("KARMAN_CONFIG", "/node/node.toml"),
+        ];
+        let places = find(
+            &[&ours[..], &[("HOME", "/home/ada")]].concat(),
+            &["/etc/karman/node.toml"],
+        );
+        assert_eq!(places.state, Path::new("/node/state"));
+        assert_eq!(places.config.as_deref(), Some(Path::new("/node/node.toml")));
     }
 
     #[test]

@@ -17,7 +17,7 @@ pub enum KitError {
         hint: String,
     },
     /// The toolchain refused the sources.
-    #[error("the {} sources do not compile:\n{output}", name(*.lang))]
+    #[error("the {} sources do not build:\n{output}", name(*.lang))]
     Compile {
         /// Of the project.
         lang: Language,

@@ -94,6 +94,8 @@ impl Rust {
         // Asked in the project's folder, whose rust-toolchain.toml may choose another toolchain.
         let mut ask = Command::new(&rustc);
         ask.current_dir(dir).args(["--target", TARGET]);
+        // Where rustup has no compiler, it would say that at length.
+        ask.env("RUST_BACKTRACE", "0");
         ask.args([
             "--print",
             "target-libdir",
@@ -106,11 +108,11 @@ impl Rust {
         let text = String::from_utf8_lossy(&said.stdout).into_owned();
         let [target, sysroot, host] = text.lines().collect::<Vec<_>>()[..] else {
             let why = String::from_utf8_lossy(&said.stderr).trim().to_owned();
-            return Err(missing(
-                "rustc",
-                why,
-                "update it with `rustup update` (1.84 or later)",
-            ));
+            let hint = match why.contains("rustup default stable") {
+                true => "run `rustup default stable`",
+                false => "update it with `rustup update` (1.84 or later)",
+            };
+            return Err(missing("rustc", why, hint));
         };
         if has_std(Path::new(target)) {
             let fallback = None;

@@ -39,7 +39,7 @@ pub enum Ask {
         /// Its length in bytes.
         size: u64,
     },
-    /// Remove the plugin of this name.
+    /// Remove the plugin of this name, or the model, where that begins with `model/`.
     Undeploy,
     /// Fetch the model of this digest and run it under this name, which begins with `model/`. The body has what is known of it, and
     /// the ticket that allows to read it.

@@ -10,7 +10,7 @@ use crate::under_way::UnderWay;
 use futures::future::{BoxFuture, join_all, ready};
 use futures::stream::FuturesUnordered;
 use futures::{FutureExt, StreamExt};
-use karman_types::{NodeId, Offer};
+use karman_types::{NodeId, Offer, TaskError};
 use libp2p::PeerId;
 use libp2p::kad::RecordKey;
 use parking_lot::Mutex;
@@ -186,6 +186,17 @@ impl Mesh {
         let announced = self.announced().await;
         let peer = announced.into_iter().find(|peer| node_of(peer) == id)?;
         self.known(peer).await.map(|_| peer)
+    }
+
+    /// The same, where it has to be there.
+    ///
+    /// # Errors
+    /// `unavailable` where this node has never met it, and it is not in reach.
+    pub async fn peer(&self, id: NodeId) -> Result<PeerId, TaskError> {
+        self.node(id).await.ok_or_else(|| {
+            TaskError::unavailable(format!("node {} is not in reach", id.short()))
+                .with_hint("`karman mesh peers` lists whom this node has met, and when")
+        })
     }
 
     /// Who announced one of these keys; all of them are met.

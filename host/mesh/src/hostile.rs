@@ -1,6 +1,7 @@
 //! Every way in which a node misbehaves, against a live mesh under honest load: each is refused by name, and no honest call
 //! fails.
 
+mod crowd;
 mod invited;
 mod old;
 mod roots;
@@ -22,6 +23,7 @@ use libp2p::identity::Keypair;
 use libp2p::{Multiaddr, PeerId, StreamProtocol, Transport, noise, tcp, yamux};
 use parking_lot::Mutex;
 use serde_bytes::ByteBuf;
+use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::task::Poll;
@@ -118,8 +120,8 @@ impl Scene {
         self.at.iter().find(is_tcp).unwrap()
     }
 
-    /// A connection with the first stream open, as the gate wants it.
-    async fn connect(&self, key: &Keypair) -> (StreamMuxerBox, SubstreamBox) {
+    /// A connection with the first stream open, as the gate wants it; an error where the node turns it away before.
+    async fn connect(&self, key: &Keypair) -> io::Result<(StreamMuxerBox, SubstreamBox)> {
         let mut transport = tcp::tokio::Transport::new(tcp::Config::default())
             .upgrade(Version::V1Lazy)
             .authenticate(noise::Config::new(key).unwrap())
@@ -131,18 +133,18 @@ impl Scene {
             port_use: PortUse::New,
         };
         let dialled = transport.dial(self.tcp().clone(), how).unwrap();
-        let (_, mut muxer): (PeerId, StreamMuxerBox) = dialled.await.unwrap();
+        let (_, mut muxer): (PeerId, StreamMuxerBox) = dialled.await?;
         let stream = poll_fn(|context| {
             let _ = muxer.poll_unpin(context);
             muxer.poll_outbound_unpin(context)
         });
-        let stream = stream.await.unwrap();
-        (muxer, stream)
+        let stream = stream.await?;
+        Ok((muxer, stream))
     }
 
     /// Shows this at the gate, and waits until the node has closed the connection.
     async fn knock(&self, key: &Keypair, says: &[u8]) {
-        let (mut muxer, mut stream) = self.connect(key).await;
+        let (mut muxer, mut stream) = self.connect(key).await.unwrap();
         let speaking = async {
             let _ = stream.write_all(says).await;
             let _ = stream.flush().await;
@@ -251,7 +253,7 @@ async fn a_flood_of_connections_that_say_nothing() {
     let mut silent = Vec::new();
     while Instant::now() < until {
         let key = Keypair::generate_ed25519();
-        if let Ok(connected) = tokio::time::timeout(Duration::from_millis(200), scene.connect(&key)).await
+        if let Ok(Ok(connected)) = tokio::time::timeout(Duration::from_millis(200), scene.connect(&key)).await
             && silent.len() < 100
         {
             silent.push(connected);

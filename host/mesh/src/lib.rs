@@ -75,6 +75,7 @@ mod places;
 mod refusals;
 mod renewal;
 mod reports;
+mod seal;
 mod sealed;
 mod standing;
 #[cfg(test)]

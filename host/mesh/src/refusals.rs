@@ -30,7 +30,7 @@ impl GateError {
     /// The name under which a connection that was turned away is counted. Nothing where nobody is to blame.
     pub(crate) const fn reason(&self) -> Option<&'static str> {
         Some(match self {
-            Self::NotAMember(error) => error.reason(),
+            Self::NotAMember(error) | Self::Invitation(error) => error.reason(),
             Self::NoJudge | Self::NoIssuer => "no-issuer",
             Self::Version { .. } => "version",
             Self::Wire(WireError::TooLong { .. }) => "too-long",
@@ -42,7 +42,9 @@ impl GateError {
             Self::Broken(_) | Self::Wire(WireError::Broken { .. }) | Self::LetInThere | Self::Led => {
                 return None;
             }
-            Self::Refused(_) | Self::Stranger | Self::NoNextRoot | Self::Listen { .. } | Self::Store(_) => {
+            Self::Refused(_) | Self::Stranger | Self::Listen { .. } | Self::Store(_) => return None,
+            // What was asked for here.
+            Self::Own(_) | Self::Issuer(_) | Self::HoldsRoot | Self::NoRoot | Self::NoNextRoot => {
                 return None;
             }
         })
@@ -53,7 +55,7 @@ impl MembershipError {
     const fn reason(&self) -> &'static str {
         match self {
             Self::Foreign { .. } => "foreign",
-            Self::Expired { .. } => "expired",
+            Self::Expired { .. } | Self::ClockBehind { .. } => "expired",
             Self::Revoked { .. } => "revoked",
             Self::WrongKey { .. } => "wrong-key",
             Self::Used => "used-invitation",

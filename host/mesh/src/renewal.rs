@@ -4,6 +4,7 @@
 use crate::gate::again;
 use crate::mesh::{Inner, Mesh};
 use crate::peers::Peer;
+use crate::standing::Standing;
 use crate::swarm::Order;
 use futures::StreamExt;
 use futures::future::join_all;
@@ -19,8 +20,9 @@ pub(crate) const AGAIN: StreamProtocol = StreamProtocol::new("/karman/gate/1");
 const MOST: usize = 64;
 /// When those are told again that were not reached.
 const SOON: Duration = Duration::from_secs(2);
-/// How often a node looks whether its own membership is to be renewed.
+/// How often a node looks whether its own membership is to be renewed, at least: one that is short is looked at as often in its life.
 const LATER: Duration = Duration::from_secs(60);
+const LOOKS: u32 = 8;
 
 /// Tells those that this node is connected with what they do not know yet, and sees to it that its own membership is renewed.
 pub(crate) async fn keep_up(mesh: Weak<Inner>) {
@@ -30,12 +32,24 @@ pub(crate) async fn keep_up(mesh: Weak<Inner>) {
     loop {
         let Some(inner) = mesh.upgrade() else { return };
         let number = *news.borrow_and_update();
+        let standing = inner.standing.clone();
         let told = Mesh(inner).tell(number).await;
-        let pause = if told { LATER } else { SOON };
+        let pause = if told {
+            until_the_next_look(&standing)
+        } else {
+            SOON
+        };
+        drop(standing);
         if let Ok(Err(_)) = tokio::time::timeout(pause, news.changed()).await {
             return;
         }
     }
+}
+
+/// How long its membership may be left alone. One that it does not have yet may be short.
+fn until_the_next_look(standing: &Standing) -> Duration {
+    let own = standing.own();
+    own.map_or(SOON, |own| (own.life() / LOOKS).clamp(SOON, LATER))
 }
 
 impl Mesh {

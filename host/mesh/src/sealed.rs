@@ -1,23 +1,14 @@
 //! What goes to a node by way of another that must not read it.
 
 use crate::membership::{MembershipError, sign_mailbox, verify_mailbox};
+use crate::seal::{self, Private};
 use crate::standing::Standing;
-use hpke::aead::ChaCha20Poly1305;
-use hpke::kdf::HkdfSha256;
-use hpke::kem::X25519HkdfSha256;
-use hpke::{Deserializable, Kem, OpModeR, OpModeS, Serializable};
 
 /// What the key that seals is for.
-const INFO: &[u8] = b"karman-mailbox/1";
-/// The sender's share of that key goes in front.
-const SHARE: usize = 32;
+const PURPOSE: &[u8] = b"karman-mailbox/1";
 
-type Public = <X25519HkdfSha256 as Kem>::PublicKey;
-type Private = <X25519HkdfSha256 as Kem>::PrivateKey;
-type Share = <X25519HkdfSha256 as Kem>::EncappedKey;
-
-/// Opens what others have sealed for it: HPKE in base mode with DHKEM(X25519, HKDF-SHA256), HKDF-SHA256 and ChaCha20-Poly1305 (RFC
-/// 9180). Its key is drawn anew for each one, so it says nothing of whose it is; nor does what is sealed say who sealed it.
+/// Opens what others have sealed for it. Its key is drawn anew for each one, so it says nothing of whose it is; nor does what is
+/// sealed say who sealed it.
 pub struct Mailbox {
     private: Private,
     address: [u8; 32],
@@ -25,13 +16,11 @@ pub struct Mailbox {
 
 impl Mailbox {
     /// Bytes by which what is sealed is longer than what was.
-    pub const OVERHEAD: usize = SHARE + 16;
+    pub const OVERHEAD: usize = seal::OVERHEAD;
 
     /// With a key of its own, by the system's randomness.
     pub fn fresh() -> Self {
-        let (private, public) = X25519HkdfSha256::gen_keypair();
-        let mut address = [0; 32];
-        address.copy_from_slice(&public.to_bytes()[..]);
+        let (private, address) = Private::fresh();
         Self { private, address }
     }
 
@@ -61,31 +50,12 @@ impl Mailbox {
     /// Seals to the mailbox of this address; `about` is what both sides know of it, and does not travel. Nothing where that is no
     /// address.
     pub fn seal(address: &[u8; 32], about: &[u8], plain: &[u8]) -> Option<Vec<u8>> {
-        let key = Public::from_bytes(&address[..]).ok()?;
-        let (share, sealed) = hpke::single_shot_seal::<ChaCha20Poly1305, HkdfSha256, X25519HkdfSha256>(
-            &OpModeS::Base,
-            &key,
-            INFO,
-            plain,
-            about,
-        )
-        .ok()?;
-        Some([&share.to_bytes()[..], &sealed].concat())
+        seal::seal(address, PURPOSE, about, plain)
     }
 
     /// Opens what was sealed to this one. Nothing where it was not, or was changed on the way.
     pub fn open(&self, about: &[u8], sealed: &[u8]) -> Option<Vec<u8>> {
-        let (share, sealed) = sealed.split_at_checked(SHARE)?;
-        let share = Share::from_bytes(share).ok()?;
-        hpke::single_shot_open::<ChaCha20Poly1305, HkdfSha256, X25519HkdfSha256>(
-            &OpModeR::Base,
-            &self.private,
-            &share,
-            INFO,
-            sealed,
-            about,
-        )
-        .ok()
+        self.private.open(PURPOSE, about, sealed)
     }
 }
 

@@ -3,6 +3,7 @@
 mod issuing;
 mod knowing;
 mod leading;
+mod own;
 mod roots;
 mod times;
 
@@ -37,7 +38,8 @@ pub struct Standing {
     store: Store,
     roots: RwLock<Roots>,
     key: [u8; 32],
-    tier: Tier,
+    /// Where the node stands that holds the root key, if that was said.
+    tier: Option<Tier>,
     /// Who admits others or puts them out here: the root key, else the node itself, where its membership gives it the right.
     issuer: RwLock<Option<Arc<Issuer>>>,
     membership: RwLock<Option<Membership>>,
@@ -59,13 +61,13 @@ pub struct Standing {
 
 impl Standing {
     /// The standing of the node of this store: as it remembers it, as the invitation gives it, or as the root key that it
-    /// holds gives it.
+    /// holds gives it. With the root key it is of this tier; where none is said, of that which it was of.
     ///
     /// # Errors
-    /// `Stranger` without any of these; `NotAMember` when the invitation does not hold; else what the store refuses.
+    /// `Stranger` without any of these; `Invitation` when that does not hold; else what the store refuses.
     pub fn open(
         store: Store,
-        tier: Tier,
+        tier: impl Into<Option<Tier>>,
         invitation: Option<Invitation>,
         issuer: Option<Issuer>,
     ) -> Result<Self, GateError> {
@@ -92,9 +94,14 @@ impl Standing {
         let standing = Self {
             roots: RwLock::new(roots),
             key: store.node_key().public(),
-            tier,
+            tier: tier.into(),
             issuer: RwLock::new(issuer.map(Arc::new)),
-            membership: RwLock::new(membership.map(|bytes| Membership::decode(&bytes)).transpose()?),
+            membership: RwLock::new(
+                membership
+                    .map(|bytes| Membership::decode(&bytes))
+                    .transpose()
+                    .map_err(GateError::Own)?,
+            ),
             invitation: RwLock::new(invitation),
             news: watch::Sender::new(0),
             members: Mutex::default(),
@@ -110,36 +117,6 @@ impl Standing {
         };
         standing.begin()?;
         Ok(standing)
-    }
-
-    /// Brings the node's own membership about, where that needs nobody else.
-    fn begin(&self) -> Result<(), GateError> {
-        let now = self.now();
-        self.store.mesh().put(MESH, &self.mesh())?;
-        if let Some(issuer) = self.issuer() {
-            return self.admit_itself(&issuer);
-        }
-        let whole = match &*self.invitation.read() {
-            Some(invitation) => invitation.accept(&self.key, now)?,
-            None => None,
-        };
-        if let Some(membership) = whole {
-            self.keep(membership)?;
-        }
-        if let Some(membership) = self.membership() {
-            // A membership of its own that does not hold: the operator hears it now, not from a refusal elsewhere.
-            match (
-                self.verify(&membership, &self.key),
-                self.invitation.read().is_some(),
-            ) {
-                (Err(_), true) => *self.membership.write() = None,
-                (verified, _) => {
-                    self.times.signed(verified?.issued);
-                    self.serve_by(&membership);
-                }
-            }
-        }
-        Ok(())
     }
 
     /// The invitations that this node remembers. They are on its disk.
@@ -174,25 +151,12 @@ impl Standing {
     /// The time by which memberships are judged: a clock that was reset does not bring expired ones back, and what one showed that was
     /// [far ahead](karman_store::MOST_AHEAD) counts no longer than it shows it.
     pub fn now(&self) -> UnixTime {
-        let clock = SystemTime::now()
-            .duration_since(UNIX_EPOCH)
-            .unwrap_or_default()
-            .as_secs();
+        let clock = clock();
         let (now, newer) = self.times.read(clock);
         if newer && let Err(error) = self.store.mesh().time_floor(clock) {
             tracing::warn!(%error, "the newest time seen is not remembered");
         }
         now
-    }
-
-    /// This node's own membership, once it has one.
-    pub fn own(&self) -> Option<Member> {
-        self.verify(&self.membership()?, &self.key).ok()
-    }
-
-    /// Whether this node was let in once, for however long that holds.
-    pub fn was_let_in(&self) -> bool {
-        self.membership.read().is_some()
     }
 
     /// Where this node met others before it was last shut down.
@@ -254,9 +218,13 @@ impl Standing {
     fn holds(&self, member: &Member, under: &MeshKey) -> bool {
         let now = self.now();
         let roots = self.roots.read();
-        let is_out = |key: &[u8; 32]| roots.excludes(key, now);
-        let stands = !is_out(&member.key) && !member.issuer.as_ref().is_some_and(is_out);
-        member.not_after >= now && roots.counts(under, now) && stands
+        member.not_after >= now && roots.counts(under, now) && !roots.excludes_member(member, now)
+    }
+
+    /// Whether a member was revoked since, or who has let it in.
+    pub fn is_revoked(&self, member: &Member) -> bool {
+        let now = self.now();
+        self.roots.read().excludes_member(member, now)
     }
 
     /// Connections that were not let in, calls that were not served and what was not taken: how many, by the reason.
@@ -346,6 +314,7 @@ impl Standing {
         let Shown { member, about, knew } = shown;
         self.times.signed(member.issued);
         self.acquaintances.met(&member);
+        *self.refusal.lock() = None;
         let mut members = self.members.lock();
         // Over a connection that does not tell, it is where it was, unless it was started again.
         let before = members.remove(&peer).filter(|before| before.run == about.run);
@@ -366,26 +335,6 @@ impl Standing {
         }
     }
 
-    /// This node knocked at another, and was not let in.
-    pub(crate) fn knocked_in_vain(&self, at: &PeerId, error: &GateError) {
-        let why = match error {
-            GateError::Refused(why) => why.clone(),
-            // Who was invited judges first whom it shows its word.
-            GateError::NotAMember(why) if self.membership.read().is_none() => {
-                format!("where the invitation leads: {why}")
-            }
-            _ => return,
-        };
-        if self.is_asked_at(at) {
-            *self.refusal.lock() = Some(why);
-        }
-    }
-
-    /// Why this node was not let in when it last knocked.
-    pub(crate) fn refusal(&self) -> Option<String> {
-        self.refusal.lock().clone()
-    }
-
     /// Those whose membership ran out or was revoked since they were let in.
     pub(crate) fn no_longer_members(&self) -> Vec<PeerId> {
         let mut members = self.members.lock();
@@ -402,6 +351,11 @@ struct Admitted {
     /// Which of its runs it is.
     run: u64,
     knew: Knew,
+}
+
+fn clock() -> u64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    now.unwrap_or_default().as_secs()
 }
 
 impl From<StoreError> for GateError {

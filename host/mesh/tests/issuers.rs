@@ -64,7 +64,7 @@ async fn a_deputy_lets_nodes_in_and_puts_them_out() {
     };
     for refused in [invites(&deputy, 11, &["call:*"]), invites(&deputy, 1, &["issue"])] {
         let why = refused.unwrap_err();
-        let beyond = matches!(why, GateError::NotAMember(MembershipError::BeyondIssuer { .. }));
+        let beyond = matches!(why, GateError::Issuer(MembershipError::BeyondIssuer { .. }));
         assert!(beyond, "{why}");
     }
     invites(&deputy, 1, &["call:*"]).unwrap();

@@ -24,6 +24,7 @@ pub use power::StatedPower;
 pub use telemetry::TelemetryConfig;
 
 use crate::drive::KeepersConfig;
+use karman_infer::{BackendName, BackendOptions, SearchPlaces, UseOnnxRuntime};
 use karman_package::PublicKey;
 use karman_types::{
     ByteSize, Grant, GrantSet, KeyError, Limits, Manifest, Tier, World, from_toml, serde_duration,
@@ -39,8 +40,10 @@ use std::time::Duration;
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct NodeConfig {
-    /// Where the node stands. Default `edge`.
-    pub tier: Tier,
+    /// Where the node stands, until an invitation says so; the node with the root key stands here whatever it was before. Default: where
+    /// it stood before, `edge` at first.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tier: Option<Tier>,
     /// Where it answers HTTP: tasks and HTTP plugins. Default `127.0.0.1:8080`.
     pub listen: SocketAddr,
     /// Names that lead here, besides those of this machine: `node.example`. Where one is named, and where it listens for this machine
@@ -146,6 +149,31 @@ pub enum BackendChoice {
     Tract,
 }
 
+impl BackendChoice {
+    /// What is looked for, with the library that the operator named, if any; `program` tries it in a child first.
+    pub fn options(self, onnxruntime: Option<&Path>, program: Option<PathBuf>) -> BackendOptions {
+        let onnxruntime = match (self, onnxruntime) {
+            (Self::Tract, _) => UseOnnxRuntime::Off,
+            (_, Some(path)) => UseOnnxRuntime::At(path.to_owned()),
+            (_, None) => UseOnnxRuntime::Find(SearchPlaces::from_env()),
+        };
+        BackendOptions {
+            onnxruntime,
+            probe: program,
+            ..BackendOptions::default()
+        }
+    }
+
+    /// The one that models are loaded with; nothing: the fastest that is there.
+    pub const fn name(self) -> Option<BackendName> {
+        match self {
+            Self::Auto => None,
+            Self::OnnxRuntime => Some(BackendName::OnnxRuntime),
+            Self::Tract => Some(BackendName::Tract),
+        }
+    }
+}
+
 /// The most that a plugin may ask for; what is left out stays as it is here.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
@@ -187,7 +215,7 @@ pub struct Foreign {
 impl Default for NodeConfig {
     fn default() -> Self {
         Self {
-            tier: Tier::default(),
+            tier: None,
             listen: SocketAddr::from(([127, 0, 0, 1], 8080)),
             hosts: Vec::new(),
             signed_only: false,
@@ -346,7 +374,7 @@ mod tests {
             ],
         )
         .unwrap();
-        assert_eq!((config.tier, config.signed_only), (Tier::Space, true));
+        assert_eq!((config.tier, config.signed_only), (Some(Tier::Space), true));
         assert_eq!(config.ceiling().memory, ByteSize::mib(2));
     }
 

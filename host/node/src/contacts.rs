@@ -1,5 +1,9 @@
 //! When this node can reach which others: what an operator has written down, and what follows from orbits.
 
+mod planned;
+
+pub use planned::PlannedContact;
+
 use crate::ahead::Outlook;
 use crate::config::{GroundStation, MeshConfig, Orbits};
 use karman_space::{
@@ -20,8 +24,12 @@ const AGAIN: Duration = Duration::from_secs(30);
 /// those of `[mesh.orbits]`. Reads both files.
 ///
 /// # Errors
-/// `invalid` with the file and what is wrong with it.
+/// `unavailable` where it names neither, `invalid` with the file and what is wrong with it.
 pub fn contact_plan(config: &MeshConfig, from: Time, ahead: Duration) -> Result<ContactPlan, TaskError> {
+    if !config.plans_contacts() {
+        return Err(TaskError::unavailable("node.toml names no contacts")
+            .with_hint("set `contacts = \"contacts.toml\"` under [mesh], or write [mesh.orbits]"));
+    }
     let until = from + ahead;
     let mut contacts = contacts(config, from, until)?;
     contacts.retain(|contact| contact.start < until);
@@ -120,9 +128,9 @@ pub(crate) struct Contacts {
     plan: Arc<ContactPlan>,
     in_orbit: Arc<[(NodeId, Satellite)]>,
     replay: Option<Replay>,
-    /// When it was brought up to date last, and when that failed last, where it did since.
+    /// When it was brought up to date last, and when and why that failed last, where it did since.
     computed: Option<Time>,
-    failed: Option<Time>,
+    failed: Option<(Time, TaskError)>,
     /// When the plan's file, that of the elements and that of the replay were written.
     changed: [Option<SystemTime>; 3],
     /// How often it was brought up to date.
@@ -153,6 +161,11 @@ impl Contacts {
         &self.plan
     }
 
+    /// Why the plan stays as it was, if it does.
+    pub(crate) fn trouble(&self) -> Option<TaskError> {
+        self.failed.as_ref().map(|(_, error)| error.clone())
+    }
+
     fn files_changed(&self) -> [Option<SystemTime>; 3] {
         let modified = |path: &PathBuf| std::fs::metadata(path).and_then(|file| file.modified()).ok();
         let orbits = self.config.orbits.as_ref();
@@ -164,8 +177,8 @@ impl Contacts {
     /// Whether it is to be brought up to date though no file has changed: time has passed, or the clock was set back.
     fn is_due(&self, now: Time) -> bool {
         let is_past = |then: Time, time: Duration| now < then || now.since(then) > time;
-        match self.failed {
-            Some(failed) => is_past(failed, AGAIN),
+        match &self.failed {
+            Some((failed, _)) => is_past(*failed, AGAIN),
             None => self.computed.is_none_or(|computed| is_past(computed, AHEAD / 2)),
         }
     }
@@ -179,7 +192,7 @@ impl Contacts {
             }
             Err(error) => {
                 tracing::error!(%error, "the contact plan stays as it was");
-                self.failed = Some(now);
+                self.failed = Some((now, error));
             }
         }
         let orbits = self.config.orbits.as_ref();
@@ -192,7 +205,7 @@ impl Contacts {
             Some(Ok(replay)) => self.replay = Some(replay),
             Some(Err(error)) => {
                 tracing::error!(%error, "the time that is played stays as it was");
-                self.failed = Some(now);
+                self.failed = Some((now, error));
             }
             None => {}
         }

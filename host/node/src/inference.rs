@@ -3,19 +3,28 @@
 
 pub mod binary;
 mod elements;
+mod outputs;
 
 use elements::AnsweredData;
 pub use elements::{Scalar, TensorData};
+pub use outputs::{chosen, each_once};
 
 use crate::drive::Leg;
 use half::{bf16, f16};
 use karman_tensor::{Element, ElementType, Shape, Tensor};
 use karman_types::{ByteSize, TaskError};
+use serde::de::IgnoredAny;
 use serde::{Deserialize, Deserializer, Serialize};
 use utoipa::ToSchema;
 
 /// The longest request in JSON that a node's operator may make.
 pub const MOST_REQUEST: ByteSize = ByteSize::mib(256);
+/// A parameter of an output that is wanted in another form than the model gives it.
+const CLASSIFICATION: &str = "classification";
+/// A parameter of a tensor that goes another way than the request and its answer.
+const SHARED_MEMORY: &str = "shared_memory_region";
+/// Parameters of tensors that ask for what is not done here.
+pub const NOT_DONE: [&str; 2] = [CLASSIFICATION, SHARED_MEMORY];
 
 /// What a model is to be run on.
 #[derive(Clone, Debug, Deserialize, Serialize, ToSchema)]
@@ -34,6 +43,36 @@ pub struct InferRequest {
     pub outputs: Vec<WantedOutput>,
 }
 
+impl InferRequest {
+    /// Refuses what is not done here, rather than to answer as if nobody had asked for it.
+    ///
+    /// # Errors
+    /// `invalid`, with the parameter as its field.
+    pub fn check(&self) -> Result<(), TaskError> {
+        for input in &self.inputs {
+            if input.parameters.shared_memory_region.is_some() {
+                return Err(not_done(&input.name, SHARED_MEMORY));
+            }
+        }
+        for WantedOutput { name, parameters } in &self.outputs {
+            if parameters.classification.is_some() {
+                return Err(not_done(name, CLASSIFICATION));
+            }
+            if parameters.shared_memory_region.is_some() {
+                return Err(not_done(name, SHARED_MEMORY));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The error that a tensor has a parameter which asks for what is not done here.
+pub fn not_done(tensor: &str, parameter: &str) -> TaskError {
+    TaskError::invalid(format!("`{tensor}`: `{parameter}` is not done here"))
+        .with_field(parameter)
+        .with_hint("leave it out: tensors come and go whole, in the request and its answer")
+}
+
 /// A request to a model that tells digits: what the description of the routes shows.
 fn digit() -> serde_json::Value {
     let row = [0.0, 0.25, 1.0, 0.5, 0.5, 1.0, 0.25, 0.0];
@@ -50,11 +89,14 @@ fn digit() -> serde_json::Value {
 pub struct RequestParameters {
     /// Whether outputs that do not say otherwise come as bytes behind the JSON (the binary tensor extension).
     pub binary_data_output: bool,
+    /// Microseconds that the answer may take; 0, or nothing: as long as any may.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub timeout: Option<u64>,
 }
 
 impl RequestParameters {
     const fn say_nothing(&self) -> bool {
-        !self.binary_data_output
+        !self.binary_data_output && self.timeout.is_none()
     }
 }
 
@@ -74,6 +116,14 @@ pub struct WantedOutput {
 pub struct WantedParameters {
     /// Whether it comes as bytes behind the JSON.
     pub binary_data: Option<bool>,
+    /// Not done here: [`InferRequest::check`].
+    #[serde(skip_serializing)]
+    #[schema(ignore)]
+    pub classification: Option<IgnoredAny>,
+    /// Not done here: [`InferRequest::check`].
+    #[serde(skip_serializing)]
+    #[schema(ignore)]
+    pub shared_memory_region: Option<IgnoredAny>,
 }
 
 /// What a model gave.
@@ -157,6 +207,10 @@ pub struct TensorParameters {
     /// They are so many bytes behind the JSON.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub binary_data_size: Option<u64>,
+    /// Not done here: [`InferRequest::check`].
+    #[serde(skip_serializing)]
+    #[schema(ignore)]
+    pub shared_memory_region: Option<IgnoredAny>,
 }
 
 impl TensorParameters {
@@ -252,7 +306,10 @@ impl InferTensor {
             name: name.to_owned(),
             shape: tensor.shape().dims().to_vec(),
             datatype: datatype(tensor.element()).to_owned(),
-            parameters: TensorParameters { binary_data_size },
+            parameters: TensorParameters {
+                binary_data_size,
+                ..TensorParameters::default()
+            },
             data: None,
         }
     }
@@ -341,6 +398,44 @@ mod tests {
         assert!(announced.read_bytes(&bytes[..7]).is_err());
         let missing = announced.read().unwrap_err();
         assert!(missing.message.contains("no data"), "{missing}");
+    }
+
+    #[test]
+    fn what_is_not_done_here_is_refused_by_its_name() {
+        let request = |inputs: Value, outputs: Value| {
+            let whole = json!({ "inputs": [inputs], "outputs": [outputs] });
+            serde_json::from_value::<InferRequest>(whole).unwrap().check()
+        };
+        let input = |parameters: Value| json!({ "name": "x", "shape": [1], "datatype": "FP32", "data": [1], "parameters": parameters });
+        let output = |parameters: Value| json!({ "name": "y", "parameters": parameters });
+        let (shared, none) = (
+            json!({ "shared_memory_region": "r", "shared_memory_byte_size": 4 }),
+            json!({}),
+        );
+        for (inputs, outputs, field) in [
+            (
+                input(none.clone()),
+                output(json!({ "classification": 3 })),
+                "classification",
+            ),
+            (
+                input(none.clone()),
+                output(shared.clone()),
+                "shared_memory_region",
+            ),
+            (input(shared), output(none.clone()), "shared_memory_region"),
+        ] {
+            let error = request(inputs, outputs).unwrap_err();
+            assert_eq!(error.field.as_deref(), Some(field), "{error}");
+            assert!(
+                error.message.contains(field) && NOT_DONE.contains(&field),
+                "{error}"
+            );
+        }
+        assert_eq!(
+            request(input(none), output(json!({ "binary_data": true }))),
+            Ok(())
+        );
     }
 
     #[test]

@@ -56,24 +56,25 @@ pub use config::{
     EndpointUrlError, FederatedConfig, Foreign, GpuChoice, GpuConfig, GroundStation, HostName, HostNameError,
     ModelDevice, NodeConfig, Orbits, PoliciesConfig, StatedPower, TelemetryConfig, Time,
 };
-pub use contacts::contact_plan;
+pub use contacts::{PlannedContact, contact_plan};
 pub use drive::{
     BundleStatus, Chosen, CutBy, DecisionLog, DeployedOn, Diagnosis, EnergyOrigin, Example, FedEvent,
     FedModel, FedNews, FedSeen, FedStatus, FlowCause, FlowEnding, FlowOrder, FlowState, FlowStatus,
     FlowUndone, HeldModel, Inferred, InsideLayer, InsideNode, InsideOrder, InsidePlan, InviteOrder,
     JoinOptions, KeeperStatus, KeepersConfig, KeepersStatus, Leg, LinkMeasure, MeasureOrder, Measured,
     MeasuredRate, ModelDescription, ModelInParts, ModelOn, NextContact, NodeOffer, NodeProfile, PeerStatus,
-    Pinged, Ran, RanInParts, Rotated, Sent, SloHistory, SloHour, SloMinute, SplitOrder, SplitPlan,
-    StepStatus, TaskState, TaskStatus, TensorDescription, UndeployedOn, Wanted, WholeOnGpu, check_run,
-    read_fed_answer, read_fed_order, simulate, stored_model, stored_onnx, stored_run, stored_runs,
+    Pinged, Ran, RanInParts, Revoked, Rotated, Sent, SloHistory, SloHour, SloMinute, SplitOrder, SplitPlan,
+    StepStatus, TaskState, TaskStatus, TensorDescription, UndeployedOn, UndoStatus, Wanted, WholeOnGpu,
+    check_run, not_driven, read_fed_answer, read_fed_order, remove_stored_model, simulate, stored_model,
+    stored_onnx, stored_run, stored_runs, unknown_run,
 };
 pub use home::Home;
 pub use karman_sched::call::TaskDemand;
 pub use karman_sched::select::Bounds;
 pub use karman_store::BundleState;
 pub use listener::{
-    Awake, InPath, InQuery, Listener, Refusal, ShutDown, attend, error_json, error_status, other_host,
-    plain_host, plugin_path, serve_plugin,
+    Awake, InPath, InQuery, Listener, Refusal, ShutDown, attend, error_json, error_status,
+    is_of_another_page, must_name_one_host, other_host, plain_host, plugin_path, serve_plugin, set_apart,
 };
 pub use logs::{LogEvent, LogRing};
 pub use node::{Node, NodeStatus};
@@ -81,4 +82,6 @@ pub use plugins::{DeployOptions, Deployed, MOST_PLUGIN_BYTES, PluginStatus, Plug
 pub use power::{Channel as PowerChannel, PowerProfile};
 pub use roots::trusted_roots;
 pub use runtime::{Runtime, RuntimeOptions};
-pub use services::{GpuUse, ModelSource, NodeModels, Unfit, check_for_gpu, unfit_for_gpu};
+pub use services::{
+    GpuUse, ModelSource, NodeModels, Unfit, check_for_gpu, check_gpu, no_gpu_for, unfit_for_gpu,
+};

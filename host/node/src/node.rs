@@ -50,6 +50,12 @@ pub struct NodeStatus {
     pub allocation: String,
     /// The mesh that it belongs to, in short.
     pub mesh: Option<String>,
+    /// Whether it was taken out of service.
+    #[serde(default)]
+    pub drained: bool,
+    /// Why its disk does not take what is to be kept, if it does not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trouble: Option<String>,
     /// Its plugins.
     pub plugins: Vec<PluginStatus>,
 }
@@ -72,6 +78,8 @@ impl Node {
         if let Err(error) = blocking(move || models.look_for_unfit()).await {
             tracing::warn!(%error, "which models cannot run on the GPU is not known");
         }
+        // That takes a while where a driver is slow to answer.
+        tokio::spawn(runtime.models().clone().look_for_gpu());
         plugins.start(runtime.clone()).await?;
         let tasks = Tasks::start(runtime.clone(), plugins.clone(), runtime.config().tasks.clone())?;
         if let Err(error) = tasks.check_policy() {
@@ -224,10 +232,31 @@ impl Node {
         &self.0.logs
     }
 
-    /// Whether it answers: from [`attend`](Self::attend) on, until the shutdown begins or it is taken out of service.
+    /// Whether it takes work: from [`attend`](Self::attend) on, until the shutdown begins or it is taken out of service, as long as its
+    /// disk takes what is to be kept.
     pub fn is_ready(&self) -> bool {
-        let answers = |shut_down: &ShutDown| !shut_down.has_started();
-        self.0.ready.lock().as_ref().is_some_and(answers) && !self.tasks().draining()
+        self.not_ready().is_none()
+    }
+
+    /// Why it takes no work, in a few words.
+    pub fn not_ready(&self) -> Option<String> {
+        let stops = self.0.ready.lock().as_ref().map(ShutDown::has_started);
+        match stops {
+            None => Some("starting".into()),
+            Some(true) => Some("stopping".into()),
+            Some(false) if self.is_drained() => Some("drained".into()),
+            Some(false) => self.trouble(),
+        }
+    }
+
+    /// Whether it was taken out of service.
+    pub fn is_drained(&self) -> bool {
+        self.tasks().draining()
+    }
+
+    /// Why the disk does not take what is to be kept, if it does not.
+    pub fn trouble(&self) -> Option<String> {
+        self.runtime().home().store().ok()?.trouble()
     }
 
     /// The newest time that it has seen: where the clock shows an earlier one, it was reset.
@@ -252,9 +281,11 @@ impl Node {
     pub fn status(&self) -> NodeStatus {
         NodeStatus {
             node: self.runtime().id().to_string(),
-            tier: self.runtime().config().tier.to_string(),
+            tier: self.tier().to_string(),
             allocation: self.runtime().engine().allocation().to_string(),
             mesh: self.mesh().map(|mesh| mesh.standing().mesh().short()),
+            drained: self.is_drained(),
+            trouble: self.trouble(),
             plugins: self.plugins().list(),
         }
     }

@@ -1,6 +1,7 @@
 //! The plugins that a node holds: what is in its store, loaded and ready under its name.
 
 mod kept;
+mod succession;
 #[cfg(test)]
 mod tests;
 
@@ -8,7 +9,7 @@ use crate::runtime::Runtime;
 use crate::services::{blocking, to_the_end};
 use bytes::Bytes;
 use karman_engine::{Plugin, Slot, StateMoved};
-use karman_package::{Identity, Package, ReadLimits};
+use karman_package::{Package, ReadLimits};
 use karman_store::Store;
 use karman_types::{ErrorKind, Grant, GrantSet, TaskError};
 use parking_lot::RwLock;
@@ -211,22 +212,26 @@ impl Plugins {
         let manifest = package.manifest.clone().unwrap_or_else(foreign);
         let (name, identity) = (manifest.name.clone(), package.identity());
         let before = self.slots.read().get(&name).map(|slot| slot.current());
-        self.check_succession(before.as_deref(), &identity, &manifest.version, options)?;
-
         let key = identity.to_string();
         let of_plugin = key.clone();
         let allowed = self.stored(move |store| store.grants().get(&of_plugin)).await?;
-        let plugin = self.load(bytes.clone(), name.clone(), allowed).await?;
         let asked: GrantSet = manifest.asks.iter().cloned().collect();
-        let missing: Vec<Grant> = asked.beyond(plugin.grants()).cloned().collect();
-        let plugin = match (missing.is_empty(), options.grant_asked) {
-            (true, _) => plugin,
-            (false, true) => {
+        let held = self.runtime().allowed(&name, &allowed);
+        let missing: Vec<Grant> = asked.beyond(&held).cloned().collect();
+        let served = before
+            .as_ref()
+            .map(|before| (before.identity(), before.manifest().version.clone()));
+        let served = served.as_ref().map(|(identity, version)| (identity, version));
+        succession::check(&name, served, (&identity, &manifest.version), &missing, options)?;
+        self.may_be_granted(missing.clone()).await?;
+        let plugin = self.load(bytes.clone(), name.clone(), allowed).await?;
+        let plugin = match missing.is_empty() {
+            true => plugin,
+            false => {
                 let of_plugin = key.clone();
                 let allowed = self.stored(move |store| store.grants().allow(&of_plugin, &missing));
                 self.load(bytes.clone(), name.clone(), allowed.await?).await?
             }
-            (false, false) => return Err(waits_for_operator(&name, &missing)),
         };
         let moved = self.put(&name, plugin.clone()).await?;
         let other = before.as_ref().map(|before| before.identity());
@@ -274,7 +279,8 @@ impl Plugins {
     /// Allows or revokes grants of a plugin. They bind from its next call on; what is revoked, whatever the plugin says to that.
     ///
     /// # Errors
-    /// `unavailable` when there is no such plugin, `invalid` when a wider grant still allows what is revoked.
+    /// `unavailable` when there is no such plugin, `invalid` when a wider grant still allows what is revoked, `denied` for what no plugin
+    /// may hold.
     pub async fn grant(
         self: &Arc<Self>,
         name: &str,
@@ -285,6 +291,9 @@ impl Plugins {
         to_the_end(async move {
             let _one_at_a_time = plugins.changing.lock().await;
             let identity = plugins.named(&name)?.current().identity().to_string();
+            if !revoke {
+                plugins.may_be_granted(grants.clone()).await?;
+            }
             let of_plugin = identity.clone();
             let change = move |store: &Store| match revoke {
                 true => store.grants().revoke(&of_plugin, &grants),
@@ -307,6 +316,12 @@ impl Plugins {
             Ok(plugin.grants().clone())
         })
         .await
+    }
+
+    /// Asked before they are written down: what is on the disk is granted.
+    async fn may_be_granted(&self, grants: Vec<Grant>) -> Result<(), TaskError> {
+        let home = self.runtime().home().clone();
+        blocking(move || home.must_not_be_granted(&grants)).await
     }
 
     /// Lets a plugin serve that may do less than the one before. One that cannot be loaded so does not serve at all.
@@ -355,47 +370,6 @@ impl Plugins {
             tracing::error!(plugin = name, %error, "the version before does not take over again: the new one serves until the node stops");
         }
     }
-
-    fn check_succession(
-        &self,
-        before: Option<&Plugin>,
-        identity: &Identity,
-        version: &Version,
-        options: DeployOptions,
-    ) -> Result<(), TaskError> {
-        let Some(before) = before else { return Ok(()) };
-        let (name, old) = (&before.manifest().name, &before.manifest().version);
-        if version < old && !options.downgrade {
-            return Err(
-                TaskError::denied(format!("`{name}` {version} is older than {old}, which serves"))
-                    .with_field("version")
-                    .with_hint("pass --downgrade if you mean it"),
-            );
-        }
-        let both_unsigned = matches!(
-            (&before.identity(), identity),
-            (Identity::Digest(_), Identity::Digest(_))
-        );
-        if before.identity() != *identity && !both_unsigned && !options.replace {
-            return Err(TaskError::denied(format!(
-                "`{name}` serves for {}, not {}",
-                before.identity().short(),
-                identity.short()
-            ))
-            .with_hint("pass --replace if another publisher may take the name over"));
-        }
-        Ok(())
-    }
-}
-
-fn waits_for_operator(name: &str, missing: &[Grant]) -> TaskError {
-    let asked: Vec<String> = missing.iter().map(ToString::to_string).collect();
-    TaskError::new(
-        ErrorKind::Denied,
-        format!("`{name}` newly asks for {}", asked.join(", ")),
-    )
-    .with_field("asks")
-    .with_hint("pass --grant-asked to allow it, or deploy a version that does not ask")
 }
 
 fn status(plugin: &Plugin) -> PluginStatus {

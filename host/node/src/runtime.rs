@@ -54,6 +54,8 @@ impl Runtime {
             pace: config.compute.clone(),
             batches: config.batches.clone(),
         };
+        // Without one the lines go to the terminal of who runs the plugin, and none is lost.
+        let in_a_node = invoke.is_some();
         let tiles = options.cache.join("gpu-tiles.json");
         let compute = NodeCompute::new(config.gpu.clone(), options.program, tiles);
         let models = NodeModels::new(home.clone(), source, compute.clone());
@@ -79,6 +81,7 @@ impl Runtime {
             ceiling: Some(config.ceiling()),
             policy_instances: Some(config.policies.instances.get()),
             trusted: config.signed_only.then(|| config.trusted_keys.clone()),
+            limit_logs: in_a_node,
             ..EngineOptions::default()
         })
         .map_err(|error| internal(&error))?;
@@ -96,19 +99,13 @@ impl Runtime {
     /// `name` is what a foreign component is called; `allowed` is what the operator allows besides the defaults.
     ///
     /// # Errors
-    /// Those of [`karman_engine::LoadError`].
+    /// Those of [`karman_engine::LoadError`]; `denied` where it would see the node's own folder.
     pub fn load(&self, bytes: &[u8], name: &str, allowed: &GrantSet) -> Result<Arc<Plugin>, TaskError> {
-        let allowed: GrantSet = self
-            .config
-            .default_grants()
-            .iter()
-            .chain(allowed.iter())
-            .chain(self.foreign_grants(name))
-            .cloned()
-            .collect();
+        let allowed = self.allowed(name, allowed);
         let plugin = self
             .engine
             .load(bytes, &allowed, |world| self.config.foreign(name, world))?;
+        self.home.must_not_be_granted(plugin.grants().iter())?;
         if plugin
             .package()
             .imports
@@ -119,6 +116,13 @@ impl Runtime {
             self.models.backends();
         }
         Ok(plugin)
+    }
+
+    /// All that is allowed to a plugin of this name, the defaults and what `node.toml` gives it included.
+    pub(crate) fn allowed(&self, name: &str, allowed: &GrantSet) -> GrantSet {
+        let defaults = self.config.default_grants();
+        let allowed = defaults.iter().chain(allowed.iter());
+        allowed.chain(self.foreign_grants(name)).cloned().collect()
     }
 
     /// What `node.toml` gives to a foreign component stands for the operator's word.
@@ -138,7 +142,7 @@ impl Runtime {
             idempotency_key: None,
             within,
             node: self.id,
-            tier: self.config.tier,
+            tier: self.config.tier.unwrap_or_default(),
             chain: Arc::default(),
         }
     }

@@ -335,7 +335,7 @@ proptest! {
     #[test]
     fn a_manifest_comes_back_as_it_went_in(
         name in "[a-z][a-z0-9-]{0,30}",
-        description in ".{0,80}",
+        description in r"[^\p{Cc}\p{Cf}\p{Zl}\p{Zp}]{0,80}",
         version in (0..100_u64, 0..100_u64, 0..100_u64),
         buckets in prop::collection::vec("[a-z]{1,8}", 0..5),
     ) {

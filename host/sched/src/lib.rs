@@ -1,5 +1,6 @@
 //! Decisions, pure: which model, which cut, which node, what next. No clock, socket, thread or unseeded randomness: `now` and
-//! what changed are arguments, decisions are return values; so the same policy serves the real node, the simulator and a replay.
+//! what changed are arguments, decisions are return values; so the policy of the real node is that of a study, and where they drive it, of
+//! the simulator ([`select`], [`serve`]) and of a replay ([`select`], [`call`], [`place`]).
 //!
 //! Each module holds one trait, its policies and what they are compared with, one file each.
 //!

@@ -1,7 +1,8 @@
 //! The simulated continuum: virtual time, nodes, links, contacts, queues and faults, driving the very policies that ship.
 //!
-//! Everything that decides in Karman is pure, so it runs here as it runs in a node: the simulator feeds it what happens in
-//! virtual time and performs what it says. A [`Simulation`] is a [`Model`] and its [`Schedule`]: it takes the next event, lets the
+//! What decides in Karman is pure, so it can run here as it runs in a node: a model feeds it what happens in virtual time and performs
+//! what it says. Scenarios do so with what runs next on a device (`karman_sched::serve`) and which model serves a request
+//! (`karman_sched::select`); studies do it with more, in models of their own on the parts below. A [`Simulation`] is a [`Model`] and its [`Schedule`]: it takes the next event, lets the
 //! model handle it, and the model schedules what happens later. All chance comes from [`Streams`] of one seed: the same seed
 //! gives the same run, event by event, and two policies under one seed meet the same arrivals and the same work.
 //!
@@ -105,9 +106,9 @@ pub use node::{Node, Power};
 pub use plot::{Curve, Plot};
 pub use queue::{Queue, Queued};
 pub use scenario::{
-    Answer, ContactEntry, Event, ExitEntry, FailureEntry, GroupOutcome, ModelEntry, NodeGroup, Outcome,
-    RateStep, Route, Router, Scenario, ScenarioError, SelectBy, ServePolicy, TelemetryEntry, Verdict,
-    Workload, WorkloadOutcome, run_scenario, run_scenario_with,
+    Answer, ContactEntry, Event, ExitEntry, FailureEntry, GroupOutcome, Instead, ModelEntry, NodeGroup,
+    Outcome, PolicyFailure, RateStep, Route, Router, Scenario, ScenarioError, SelectBy, ServePolicy,
+    TelemetryEntry, Verdict, Workload, WorkloadOutcome, run_scenario, run_scenario_with,
 };
 pub use servers::Servers;
 pub use shape::{Sampler, Shape, ShapeError, normal};

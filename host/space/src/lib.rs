@@ -65,7 +65,7 @@ mod windows;
 pub use agenda::{Agenda, Priority, Waiting, agenda};
 pub use earth::{Ecef, Geodetic, PlaceError};
 pub use line::{Line, Passage};
-pub use link::{Link, LinkError, LinkProfile, Outage, Toward};
+pub use link::{Link, LinkError, LinkProfile, Outage};
 pub use orbit::{ElementsError, PositionError, Satellite, read_elements};
 pub use plan::{Contact, ContactPlan, PlanError};
 pub use rate::{ParseRateError, Rate};

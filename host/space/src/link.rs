@@ -1,8 +1,6 @@
 use crate::Rate;
-use karman_types::{KeyError, NodeId, Tier, from_toml, serde_duration};
+use karman_types::{KeyError, NodeId, NodeSelector, Tier, from_toml, serde_duration};
 use serde::{Deserialize, Serialize};
-use std::fmt;
-use std::str::FromStr;
 use std::time::Duration;
 
 /// How links behave that leave a node: for rehearsals on one machine, where they would otherwise be as good as perfect, and
@@ -17,7 +15,7 @@ pub struct LinkProfile {
 #[serde(try_from = "Entry", into = "Entry")]
 pub struct Link {
     /// To which nodes.
-    pub to: Toward,
+    pub to: NodeSelector,
     /// How long a bit is on its way.
     pub delay: Duration,
     /// How much longer it may be, each length as likely as the other.
@@ -52,55 +50,6 @@ impl Outage {
     }
 }
 
-/// Which nodes a link leads to.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub enum Toward {
-    /// Every node.
-    All,
-    /// Those of a tier.
-    Tier(Tier),
-    /// Those whose id begins like this.
-    Node(String),
-}
-
-impl Toward {
-    fn leads_to(&self, node: NodeId, tier: Tier) -> bool {
-        match self {
-            Self::All => true,
-            Self::Tier(of) => *of == tier,
-            Self::Node(start) => node.to_string().starts_with(start.as_str()),
-        }
-    }
-}
-
-impl fmt::Display for Toward {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::All => f.write_str("all"),
-            Self::Tier(tier) => write!(f, "tier={tier}"),
-            Self::Node(start) => f.write_str(start),
-        }
-    }
-}
-
-impl FromStr for Toward {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let id = text.len() >= 4 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
-        match text.split_once('=') {
-            Some(("tier", tier)) => tier.parse().map(Self::Tier),
-            None if text == "all" => Ok(Self::All),
-            None if id => Ok(Self::Node(text.to_ascii_lowercase())),
-            _ => Err(format!(
-                "`{text}` is no node, tier or `all`: write tier=cloud, the id of a node or its beginning, or all"
-            )),
-        }
-    }
-}
-
-karman_types::serde_as_text!(Toward);
-
 /// A profile that does not hold together.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
@@ -121,7 +70,7 @@ pub enum LinkError {
     #[error("link to {to}: `loss` is {loss}, but must be at least 0 and below 1")]
     Loss {
         /// Of which link.
-        to: Toward,
+        to: NodeSelector,
         /// What was given.
         loss: f64,
     },
@@ -129,19 +78,19 @@ pub enum LinkError {
     #[error("link to {to}: `rate` must be more than 0 bit/s: for a link that is gone, write an outage")]
     Rate {
         /// Of which link.
-        to: Toward,
+        to: NodeSelector,
     },
     /// Longer than anything this is made for.
     #[error("link to {to}: `delay` and `jitter` must be at most {} s", LinkProfile::MAX_DELAY.as_secs())]
     Delay {
         /// Of which link.
-        to: Toward,
+        to: NodeSelector,
     },
     /// Outages that are none, out of order, over each other, or longer than what they repeat after.
     #[error("link to {to}: the outage that starts at {start:?} has no length, or begins before another ends")]
     Outage {
         /// Of which link.
-        to: Toward,
+        to: NodeSelector,
         /// Its start.
         start: Duration,
     },
@@ -160,7 +109,7 @@ struct File {
 #[serde(deny_unknown_fields)]
 struct Entry {
     /// To which nodes: `all`, `tier=cloud`, or the beginning of an id.
-    to: Toward,
+    to: NodeSelector,
     /// How long a bit is on its way. Default 0.
     #[serde(default, with = "serde_duration")]
     delay: Duration,
@@ -212,7 +161,7 @@ impl LinkProfile {
 
     /// The link to a node; nothing where none is described.
     pub fn to(&self, node: NodeId, tier: Tier) -> Option<&Link> {
-        self.links.iter().find(|link| link.to.leads_to(node, tier))
+        self.links.iter().find(|link| link.to.matches(node, tier))
     }
 }
 

@@ -1,4 +1,5 @@
 use crate::StoreLimits;
+use crate::database::is_full;
 use karman_types::{Digest, ErrorKind, Grant};
 use semver::Version;
 use std::io;
@@ -9,12 +10,15 @@ use std::path::{Path, PathBuf};
 #[non_exhaustive]
 pub enum OpenError {
     /// Another process has it.
-    #[error("{} is in use by {holder}; stop that node, or give this one a folder of its own", dir.display())]
+    #[error("{} is in use by {holder}; stop {}, or give this one a folder of its own", dir.display(),
+        command.as_ref().map_or_else(|| "that node".into(), |command| format!("`{command}`")))]
     Locked {
         /// The store's folder.
         dir: PathBuf,
         /// `process N`, or `another process` where it did not say which.
         holder: String,
+        /// What that is, where it [has said](crate::Store::held_by) so; else a node.
+        command: Option<String>,
     },
     /// The database is damaged or no database.
     #[error(
@@ -66,6 +70,14 @@ pub enum StoreError {
         /// The beginning of the text.
         text: String,
         /// The most bytes that such a name may have.
+        most: usize,
+    },
+    /// A text that cannot name a model: no right covers it, so nobody could ask for it at a gateway.
+    #[error("`{text}` is not a name for a model: use 1 to {most} letters, digits and `-_./:@#+~`")]
+    ModelName {
+        /// The beginning of the text.
+        text: String,
+        /// The most characters that such a name may have.
         most: usize,
     },
     /// Exits of a model that cannot be.
@@ -212,7 +224,7 @@ pub enum StoreError {
         source: io::Error,
     },
     /// The database refused.
-    #[error("state database: {0}; after an error of the disk, restart the node")]
+    #[error("state database: {0}; {remedy}", remedy = remedy(.0))]
     Database(#[source] Box<redb::Error>),
 }
 
@@ -222,8 +234,13 @@ impl StoreError {
         match self {
             Self::Limit { .. } | Self::Full { .. } => ErrorKind::Limit,
             Self::Io { source, .. } if source.kind() == io::ErrorKind::PermissionDenied => ErrorKind::Denied,
+            Self::Io { source, .. } if is_full(source) => ErrorKind::Unavailable,
+            Self::Database(error) if matches!(&**error, redb::Error::Io(error) if is_full(error)) => {
+                ErrorKind::Unavailable
+            }
             Self::Shared { .. }
             | Self::Name { .. }
+            | Self::ModelName { .. }
             | Self::Exits { .. }
             | Self::Increment { .. }
             | Self::Unknown { .. }
@@ -251,7 +268,16 @@ fn advice(error: &io::Error) -> &'static str {
         io::ErrorKind::PermissionDenied => {
             "; run this as the user whose node it is (`sudo -u USER karman …`)"
         }
+        _ if is_full(error) => "; free space there",
         _ => "",
+    }
+}
+
+/// What to do about an error of the database.
+fn remedy(error: &redb::Error) -> &'static str {
+    match error {
+        redb::Error::Io(error) if is_full(error) => "free space on that disk",
+        _ => "after an error of the disk, restart the node",
     }
 }
 
@@ -300,7 +326,8 @@ mod tests {
             "{error}"
         );
         let full = StoreError::io(Path::new("/node/state.redb"))(io::ErrorKind::StorageFull.into());
-        assert_eq!(full.kind(), ErrorKind::Internal);
+        assert_eq!(full.kind(), ErrorKind::Unavailable);
+        assert!(full.to_string().ends_with("; free space there"), "{full}");
     }
 
     #[test]

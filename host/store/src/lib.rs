@@ -38,6 +38,7 @@
 mod blobs;
 mod bucket;
 mod bundles;
+mod database;
 mod decisions;
 mod edit;
 mod effects;
@@ -73,8 +74,8 @@ pub use grants::Grants;
 pub use keepers::Keepers;
 pub use keys::{Key, NodeKey, NodeKeys};
 pub use limits::StoreLimits;
-pub use mesh::{MOST_AHEAD, Mesh, Redeemed};
-pub use models::{Model, ModelInfo, Models};
+pub use mesh::{BUILT, MOST_AHEAD, Mesh, Redeemed};
+pub use models::{Model, ModelInfo, Models, check_model_name};
 pub use partial::{Partial, PutError};
 pub use plugins::{Downgrade, Installed, NewPlugin, Plugin, Plugins, Previous};
 pub use policies::Policies;

@@ -7,17 +7,19 @@ use std::time::Duration;
 
 /// Invitations that are remembered as used or withdrawn.
 const MOST_REDEEMED: u64 = 100_000;
-/// When this program was built, in seconds since 1970.
-const BUILT: u64 = match u64::from_str_radix(env!("KARMAN_BUILT"), 10) {
+/// When this program was built, in seconds since 1970. No clock that shows less is right.
+pub const BUILT: u64 = match u64::from_str_radix(env!("KARMAN_BUILT"), 10) {
     Ok(seconds) => seconds,
     Err(_) => panic!("SOURCE_DATE_EPOCH is no number of seconds"),
 };
 
 /// The newest time ever seen, in [`META`].
 const TIME_FLOOR: &str = "time-floor";
+/// Invitations that ended before this may be forgotten, in [`META`]; only where the newest time was [set back](Mesh::set_back).
+const FORGOTTEN_BEFORE: &str = "forgotten-before";
 
-/// How far a clock may be ahead of the newest times that are known for what it shows to be remembered as seen, or to end anything. Nothing
-/// makes that undone again: a single start of a clock that shows 2080 would shut a node out for good, and throw away what waits there.
+/// How far a clock may be ahead of the newest times that are known for what it shows to be remembered as seen, or to end anything. No node
+/// makes that undone by itself: a single start of a clock that shows 2080 would shut it out, and throw away what waits there.
 pub const MOST_AHEAD: Duration = Duration::from_secs(366 * 86_400);
 
 /// In the place of the key of the node that used an invitation: none may. It is the key of no node.
@@ -113,7 +115,8 @@ impl Mesh<'_> {
     /// last second that it can be used, since 1970; whoever comes with it later is refused before this is asked.
     ///
     /// It is forgotten [so long](Self::REDEEMED_KEPT) after its end, by the newest time that this store has [seen](Self::time_floor):
-    /// that never goes back, whatever a clock says, so no invitation that is forgotten is good again.
+    /// that never goes back, whatever a clock says, so no invitation that is forgotten is good again. Where its operator has
+    /// [set it back](Self::set_back), those that may be forgotten are used up for all.
     ///
     /// # Errors
     /// [`StoreError::Limit`] when too many are remembered, else what the disk refused.
@@ -142,9 +145,11 @@ impl Mesh<'_> {
     fn spend(&self, invitation: u128, expires: u64, holder: &[u8; 32]) -> Result<[u8; 32], StoreError> {
         self.0.tables().write(|txn| {
             // Not when this program was built: an earlier one may be started again.
-            let floor = {
+            let (floor, forgotten_before) = {
                 let meta = txn.open_table(META)?;
-                meta.get(TIME_FLOOR)?.map_or(0, |floor| floor.value())
+                let read =
+                    |key: &'static str| Ok::<_, StoreError>(meta.get(key)?.map_or(0, |time| time.value()));
+                (read(TIME_FLOOR)?, read(FORGOTTEN_BEFORE)?)
             };
             let mut table = txn.open_table(REDEEMED)?;
             let mut ends = txn.open_table(REDEEMED_ENDS)?;
@@ -161,6 +166,12 @@ impl Mesh<'_> {
                     most: MOST_REDEEMED,
                 });
             }
+            // Somebody has used it, perhaps.
+            let holder = if expires < forgotten_before {
+                &NOBODY
+            } else {
+                holder
+            };
             table.insert(invitation, holder)?;
             Ok(*holder)
         })
@@ -181,6 +192,25 @@ impl Mesh<'_> {
             return Ok(floor);
         }
         self.raise(seen)
+    }
+
+    /// Has the newest time seen be this one, where it is later: the clock that showed that was wrong. What it has ended holds again. The
+    /// newest time by then; it is no earlier than this program.
+    ///
+    /// # Errors
+    /// What the disk refused.
+    pub fn set_back(&self, to: u64) -> Result<u64, StoreError> {
+        self.0.tables().write(|txn| {
+            let mut meta = txn.open_table(META)?;
+            let floor = meta.get(TIME_FLOOR)?.map_or(0, |floor| floor.value());
+            if to < floor {
+                let known = meta.get(FORGOTTEN_BEFORE)?.map_or(0, |time| time.value());
+                let before = floor.saturating_sub(Self::REDEEMED_KEPT.as_secs());
+                meta.insert(FORGOTTEN_BEFORE, known.max(before))?;
+                meta.insert(TIME_FLOOR, to)?;
+            }
+            Ok(floor.min(to).max(BUILT))
+        })
     }
 
     /// Raises the floor to this time, unless it was raised further since it was read.
@@ -312,6 +342,35 @@ mod tests {
         drop(store);
         let store = Store::open(dir.path()).unwrap();
         assert_eq!(store.mesh().time_floor(0).unwrap(), later);
+    }
+
+    #[test]
+    fn a_time_that_was_set_back_makes_no_invitation_good_that_may_be_forgotten() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Store::open(dir.path()).unwrap();
+        let (mesh, kept) = (store.mesh(), Mesh::REDEEMED_KEPT.as_secs());
+        let now = BUILT + 10 * kept;
+        mesh.time_floor(now).unwrap();
+        for (invitation, expires) in [(1, now + kept), (2, now + 2 * kept)] {
+            assert!(mesh.redeem(invitation, expires, &[1; 32]).unwrap());
+        }
+        // A clock that is ahead, and somebody who comes meanwhile.
+        mesh.time_floor(now + 2 * kept + 1).unwrap();
+        assert!(mesh.redeem(3, u64::MAX, &[3; 32]).unwrap());
+        assert_eq!(mesh.redeemed(1).unwrap(), None);
+        assert_eq!(mesh.set_back(now).unwrap(), now);
+        assert_eq!(mesh.time_floor(0).unwrap(), now);
+        assert_eq!(mesh.set_back(now + 5).unwrap(), now);
+        drop(store);
+        let store = Store::open(dir.path()).unwrap();
+        let mesh = store.mesh();
+        for node in [[1; 32], [2; 32]] {
+            assert!(!mesh.redeem(1, now + kept, &node).unwrap());
+        }
+        assert!(mesh.redeem(2, now + 2 * kept, &[1; 32]).unwrap());
+        assert!(!mesh.redeem(2, now + 2 * kept, &[2; 32]).unwrap());
+        assert!(mesh.redeem(4, now + 2 * kept, &[4; 32]).unwrap());
+        assert_eq!(mesh.set_back(0).unwrap(), BUILT);
     }
 
     #[test]

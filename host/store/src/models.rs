@@ -1,6 +1,6 @@
 use crate::tables::{MODELS, get, list, put};
 use crate::{Store, StoreError, exits, limits};
-use karman_types::Digest;
+use karman_types::{Digest, is_of_a_name};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -25,6 +25,8 @@ pub struct Model {
 #[derive(Clone, Copy, Debug)]
 pub struct Models<'a>(pub(crate) &'a Store);
 
+/// The longest name of a model.
+const MAX_NAME: usize = 128;
 /// The most bytes of what is known of one model.
 const MAX_INFO: u64 = 64 << 10;
 
@@ -32,7 +34,7 @@ impl Models<'_> {
     /// Adds a model, or replaces the one of this name.
     ///
     /// # Errors
-    /// [`StoreError::Mismatch`] when the bytes are not those of `expected`, [`StoreError::Name`] (1 to 128 bytes),
+    /// [`StoreError::Mismatch`] when the bytes are not those of `expected`, those of [`check_model_name`],
     /// [`StoreError::Limit`] when the bytes or the info (64 KiB) are too many, [`StoreError::Exits`].
     pub fn add(
         &self,
@@ -41,7 +43,7 @@ impl Models<'_> {
         expected: Option<Digest>,
         info: ModelInfo,
     ) -> Result<Model, StoreError> {
-        limits::name("model", name, 128)?;
+        check_model_name(name)?;
         let text = serde_json::to_vec(&info).map_or(usize::MAX, |text| text.len());
         limits::at_most("model info", text, MAX_INFO)?;
         exits::check(name, &info)?;
@@ -101,6 +103,21 @@ impl Models<'_> {
             let digest = model.digest;
             Ok((named((name.into(), model)), vec![digest]))
         })
+    }
+}
+
+/// Whether a model may be added under this name. Those that an earlier version took under others stay.
+///
+/// # Errors
+/// [`StoreError::ModelName`] where it is not 1 to 128 ASCII letters, digits and `-_./:@#+~`.
+pub fn check_model_name(name: &str) -> Result<(), StoreError> {
+    match (1..=MAX_NAME).contains(&name.len()) && name.bytes().all(is_of_a_name) {
+        true => Ok(()),
+        false => Err(StoreError::ModelName {
+            // A hostile name can be megabytes long.
+            text: name.chars().take(64).collect(),
+            most: MAX_NAME,
+        }),
     }
 }
 

@@ -2,14 +2,15 @@ use crate::keys::{Key, NodeKeys};
 use crate::tables::{FORMAT, Tables};
 use crate::{
     Blobs, Bucket, Bundles, Decisions, Grants, Keepers, Mesh, Models, NodeKey, OpenError, Plugins, Policies,
-    Profiles, Runs, Secrets, Slices, StoreError, StoreLimits, Tasks, Visiting, files, limits, partial,
+    Profiles, Runs, Secrets, Slices, StoreError, StoreLimits, Tasks, Visiting, database, files, limits,
+    partial,
 };
 use karman_types::Digest;
 use parking_lot::Mutex;
 use redb::{Database, DatabaseError, StorageError};
 use std::collections::{HashMap, VecDeque};
 use std::fs::{self, File, OpenOptions, TryLockError};
-use std::io::{self, ErrorKind, Read, Write};
+use std::io::{self, ErrorKind, Read, Seek, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -31,7 +32,7 @@ struct Inner {
     sliced: Mutex<VecDeque<Arc<Slices>>>,
     /// Held while one is made ready for that: several at once would be no sooner on one disk, and most ask for the same.
     slicing: Mutex<()>,
-    _lock: File,
+    lock: File,
 }
 
 impl Store {
@@ -75,7 +76,7 @@ impl Store {
             receiving: Mutex::default(),
             sliced: Mutex::default(),
             slicing: Mutex::new(()),
-            _lock: lock,
+            lock,
         }));
         store.bundles().part()?;
         store.bundles().mend()?;
@@ -83,6 +84,15 @@ impl Store {
         store.blobs().settle()?;
         partial::collect(&store)?;
         Ok(store)
+    }
+
+    /// Tells other processes that want the folder what this one is: the command that people know it by.
+    ///
+    /// # Errors
+    /// What the disk refused.
+    pub fn held_by(&self, command: &str) -> Result<(), StoreError> {
+        let noted = note(&self.0.lock, &format!("\n{command}"));
+        noted.map_err(StoreError::io(&self.0.dir.join("lock")))
     }
 
     /// The bucket of this name. It comes into being with its first value.
@@ -198,6 +208,20 @@ impl Store {
         &self.0.keys.mac
     }
 
+    /// Whether the database can be written. Once something has failed it is tried whether that is over, as it is when a full disk has
+    /// room again.
+    ///
+    /// # Errors
+    /// What the disk refuses.
+    pub fn check(&self) -> Result<(), StoreError> {
+        self.tables().check()
+    }
+
+    /// Why the database could not be written last, if it could not. Nothing is tried, and nothing waited for.
+    pub fn trouble(&self) -> Option<String> {
+        self.tables().trouble()
+    }
+
     /// The limits it was opened with.
     pub fn limits(&self) -> &StoreLimits {
         &self.0.limits
@@ -253,40 +277,52 @@ fn lock(dir: &Path) -> Result<File, OpenError> {
     let mut file = open().map_err(StoreError::io(&path))?;
     match file.try_lock() {
         Ok(()) => {
-            let note = file
-                .set_len(0)
-                .and_then(|()| write!(file, "process {}", std::process::id()));
-            note.map_err(StoreError::io(&path))?;
+            note(&file, "").map_err(StoreError::io(&path))?;
             Ok(file)
         }
         Err(TryLockError::WouldBlock) => {
-            let mut holder = String::new();
+            let mut noted = String::new();
             // Only for the message: the holder may be just about to write it.
-            if !matches!(file.read_to_string(&mut holder), Ok(1..)) {
-                holder = "another process".into();
+            if !matches!(file.read_to_string(&mut noted), Ok(1..)) {
+                noted = "another process".into();
             }
+            let mut lines = noted.lines().map(str::to_owned);
             Err(OpenError::Locked {
                 dir: dir.into(),
-                holder,
+                holder: lines.next().unwrap_or_default(),
+                command: lines.next(),
             })
         }
         Err(TryLockError::Error(error)) => Err(StoreError::io(&path)(error).into()),
     }
 }
 
+/// Writes into the lock which process has it, and `more`.
+fn note(mut lock: &File, more: &str) -> io::Result<()> {
+    lock.set_len(0)?;
+    lock.rewind()?;
+    write!(lock, "process {}{more}", std::process::id())
+}
+
 /// Opens the database, with its format.
 fn tables(dir: &Path, limits: &StoreLimits) -> Result<(Tables, u64), OpenError> {
     let path = dir.join("state.redb");
-    let mut builder = Database::builder();
-    builder.set_cache_size(limits.cache.as_usize());
+    let cache = limits.cache.as_usize();
+    let builder = move || {
+        let mut builder = Database::builder();
+        builder.set_cache_size(cache);
+        builder
+    };
     if !path.exists() {
-        create(&builder, &path)?;
+        create(&builder(), &path)?;
     }
     let corrupt = |problem: String| OpenError::Corrupt {
         path: path.clone(),
         problem,
     };
-    let database = builder.open(&path).map_err(|error| match error {
+    let file = path.clone();
+    let opened = database::File::open(&path, move || builder().open(&file));
+    let database = opened.map_err(|error| match error {
         DatabaseError::Storage(StorageError::Corrupted(problem)) => corrupt(problem),
         DatabaseError::Storage(StorageError::Io(error))
             if matches!(error.kind(), ErrorKind::InvalidData | ErrorKind::UnexpectedEof) =>

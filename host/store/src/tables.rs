@@ -1,9 +1,10 @@
 //! The tables of `state.redb` and how records are written in them.
 
 use crate::StoreError;
+use crate::database::File;
 use redb::{
-    MultimapTableDefinition, ReadTransaction, ReadableDatabase, ReadableTable, Table, TableDefinition,
-    TableHandle, WriteTransaction,
+    MultimapTableDefinition, ReadTransaction, ReadableTable, Table, TableDefinition, TableHandle,
+    WriteTransaction,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -85,11 +86,11 @@ pub(crate) const PENDING: TableDefinition<'_, &[u8; 32], ()> = TableDefinition::
 /// What this version writes and reads.
 pub(crate) const FORMAT: u64 = 10;
 
-pub(crate) struct Tables(redb::Database);
+pub(crate) struct Tables(File);
 
 impl Tables {
     /// The format of a database, 0 when it is new.
-    pub(crate) fn open(database: redb::Database) -> Result<(Self, u64), StoreError> {
+    pub(crate) fn open(database: File) -> Result<(Self, u64), StoreError> {
         let tables = Self(database);
         let format = tables.write(|txn| {
             let mut meta = txn.open_table(META)?;
@@ -126,7 +127,7 @@ impl Tables {
     }
 
     pub(crate) fn read(&self) -> Result<ReadTransaction, StoreError> {
-        Ok(self.0.begin_read()?)
+        self.0.read()
     }
 
     /// Commits what `change` did, durably, or on its error nothing.
@@ -134,10 +135,23 @@ impl Tables {
         &self,
         change: impl FnOnce(&WriteTransaction) -> Result<T, StoreError>,
     ) -> Result<T, StoreError> {
-        let txn = self.0.begin_write()?;
-        let result = change(&txn)?;
-        txn.commit()?;
-        Ok(result)
+        self.0.write(change)
+    }
+
+    /// Whether anything can be written. After a transaction has failed that is tried.
+    pub(crate) fn check(&self) -> Result<(), StoreError> {
+        if self.0.trouble().is_none() {
+            return Ok(());
+        }
+        self.write(|txn| {
+            txn.open_table(META)?.insert("format", FORMAT)?;
+            Ok(())
+        })
+    }
+
+    /// Why nothing can be written, as far as is known.
+    pub(crate) fn trouble(&self) -> Option<String> {
+        self.0.trouble()
     }
 }
 

@@ -136,7 +136,10 @@ fn a_model_is_its_bytes_and_what_is_known_of_it() {
         .add("digits-m", b"wrong", Some(model.digest), ModelInfo::new())
         .unwrap_err();
     assert!(matches!(error, StoreError::Mismatch { .. }), "{error}");
-    assert!(models.add("digits *", b"x", None, ModelInfo::new()).is_err());
+    for name in ["digits *", "größe", "q?w", "a,b", "", &"a".repeat(129)] {
+        let error = models.add(name, b"x", None, ModelInfo::new()).unwrap_err();
+        assert!(matches!(error, StoreError::ModelName { .. }), "{error}");
+    }
 }
 
 #[test]
@@ -258,6 +261,14 @@ fn what_is_no_store_is_said_to_be_none() {
     assert!(
         error.contains(&format!("in use by process {}", std::process::id())),
         "{error}"
+    );
+    store.held_by("karman fed run k3").unwrap();
+    let error = Store::open(dir.path()).unwrap_err();
+    let holder = format!("process {}", std::process::id());
+    assert!(
+        matches!(&error, OpenError::Locked { holder: by, command, .. }
+            if *by == holder && command.as_deref() == Some("karman fed run k3")),
+        "{error:?}"
     );
     drop(store);
     let state = dir.path().join("state.redb");

@@ -262,7 +262,7 @@ pub struct Handover {
 #[non_exhaustive]
 pub enum SaveError {
     /// The disk failed. The write may still be there after a restart.
-    #[error("the disk failed: {0}; look after it")]
+    #[error("the disk failed: {0}")]
     Disk(String),
     /// No majority of the keepers has answered. The entry may still be committed.
     #[error("no majority of the keepers answers: try again when the link is back")]
@@ -336,6 +336,9 @@ impl From<SubmitError> for TaskError {
             refused = refused.with_field(field);
         }
         match error {
+            SubmitError::KeyReused(KeyReused { task, .. }) => {
+                refused.with_hint(format!("`karman task status {task}` shows that one"))
+            }
             SubmitError::TooFewKeepers { .. } => refused.with_hint(
                 "`karman mesh keepers NODE NODE NODE`, where the mesh was made, names them; `--accept local` needs none",
             ),

@@ -157,7 +157,8 @@ impl Outcome {
             Self::Failed(error) => Err(error),
             Self::Expired => Err(TaskError::deadline("the time of the task is over")
                 .with_hint("submit it again with more time")),
-            Self::Cancelled => Err(TaskError::cancelled("the task was withdrawn")),
+            Self::Cancelled => Err(TaskError::cancelled("the task was withdrawn")
+                .with_hint("submit it again if it is wanted after all")),
         }
     }
 }

@@ -63,6 +63,14 @@ pub enum ContractError {
         /// How many there are.
         settings: usize,
     },
+    /// A name or a unit that cannot be shown as it stands.
+    #[error("{text:?} does not print; names and units of fields are printable characters")]
+    FieldText {
+        /// On which side: `inputs` or `outputs`.
+        side: &'static str,
+        /// The name or unit.
+        text: String,
+    },
     /// A data field without a name, or one of two with the same.
     #[error("the name `{name}` stands at {times} fields; a field needs one that no other has")]
     FieldName {
@@ -81,7 +89,7 @@ impl ContractError {
         match self {
             Self::Capability { .. } => "capability",
             Self::Setting { .. } | Self::Configuration { .. } => "configuration",
-            Self::FieldName { side, .. } => side,
+            Self::FieldText { side, .. } | Self::FieldName { side, .. } => side,
         }
     }
 }
@@ -90,7 +98,8 @@ impl TaskContract {
     /// Whether it can be kept at all.
     ///
     /// # Errors
-    /// A capability that is no path, settings that are not finite or too many, fields without a name of their own.
+    /// A capability that is no path, settings that are not finite or too many, fields without a name of their own, names and units that do
+    /// not print.
     pub fn check(&self) -> Result<(), ContractError> {
         let step = |step: &str| {
             !step.is_empty()
@@ -157,6 +166,14 @@ mod tests {
             (
                 "capability = \"a\"\ninputs = [{ name = \"\", type = \"f32\" }]",
                 "inputs",
+            ),
+            (
+                "capability = \"a\"\ninputs = [{ name = \"a\\u202e\", type = \"f32\" }]",
+                "inputs",
+            ),
+            (
+                "capability = \"a\"\noutputs = [{ name = \"a\", type = \"f32\", unit = \"m\\u001b[8m\" }]",
+                "outputs",
             ),
             (
                 "capability = \"a\"\noutputs = [{ name = \"x\", type = \"f32\" }, { name = \"x\", type = \"text\" }]",

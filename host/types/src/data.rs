@@ -1,4 +1,4 @@
-use crate::ContractError;
+use crate::{ContractError, is_steering};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::ops::Deref;
@@ -118,7 +118,8 @@ impl FromStr for DataType {
         let number = NumberType::ALL.iter().find(|(name, _)| *name == text);
         let media = |text: &str| {
             let (general, special) = text.split_once('/')?;
-            (!general.is_empty() && !special.is_empty() && text.is_ascii()).then(|| Self::Media(text.into()))
+            let prints = text.is_ascii() && !text.contains(is_steering);
+            (!general.is_empty() && !special.is_empty() && prints).then(|| Self::Media(text.into()))
         };
         match (text, number) {
             ("text", _) => Ok(Self::Text),
@@ -157,6 +158,15 @@ impl DataContract {
                     times,
                 });
             }
+            if let Some(text) = [&field.name, &field.unit]
+                .into_iter()
+                .find(|text| text.contains(is_steering))
+            {
+                return Err(ContractError::FieldText {
+                    side,
+                    text: text.clone(),
+                });
+            }
         }
         Ok(())
     }
@@ -187,7 +197,7 @@ mod tests {
         ] {
             assert_eq!(text.parse::<DataType>().unwrap().to_string(), text);
         }
-        for text in ["", "float", "u64", "image/", "/png"] {
+        for text in ["", "float", "u64", "image/", "/png", "image/\u{1b}[8m"] {
             assert!(text.parse::<DataType>().unwrap_err().contains("image/png"));
         }
     }

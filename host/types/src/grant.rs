@@ -1,5 +1,7 @@
-use serde::{Deserialize, Serialize};
+use crate::is_steering;
+use serde::{Deserialize, Deserializer, Serialize};
 use std::fmt;
+use std::net::Ipv6Addr;
 use std::str::FromStr;
 
 /// A permission that a plugin asks for or holds, written `kind:pattern`. `*` in a pattern stands for any run of
@@ -124,7 +126,7 @@ impl FromStr for Grant {
         let (kind, rest) = text
             .split_once(':')
             .ok_or_else(|| error("it is written `kind:pattern`, as in `http:example.org`".into()))?;
-        if rest.is_empty() || rest.len() > 1024 || rest.chars().any(char::is_control) {
+        if rest.is_empty() || rest.len() > 1024 || rest.contains(is_steering) {
             return Err(error(format!(
                 "what follows `{kind}:` has 1 to 1024 printable characters"
             )));
@@ -134,8 +136,9 @@ impl FromStr for Grant {
             "config" => Self::Config(rest.into()),
             "env" => Self::Env(rest.into()),
             "fs" => folder(rest).map_err(error)?,
-            "http" => Self::Http(rest.to_ascii_lowercase()),
-            "http-private" => Self::HttpPrivate(rest.to_ascii_lowercase()),
+            "http" => Self::Http(host(kind, rest).map_err(error)?),
+            "http-private" => Self::HttpPrivate(host(kind, rest).map_err(error)?),
+            "https" => return Err(error(no_host("http", rest))),
             "kv" => Self::KeyValue(rest.into()),
             "nn" => Self::Model(rest.into()),
             "secret" => Self::Secret(rest.into()),
@@ -152,6 +155,45 @@ impl FromStr for Grant {
     }
 }
 
+/// A host, with its port where only one is meant. What has more to it, as a URL does, would match nothing.
+fn host(kind: &str, rest: &str) -> Result<String, String> {
+    let host = rest.to_ascii_lowercase();
+    match is_host(&host) {
+        true => Ok(host),
+        false => Err(no_host(kind, rest)),
+    }
+}
+
+/// What is wrong, and how it is written: `http://example.org/tiles` is `http:example.org`.
+fn no_host(kind: &str, rest: &str) -> String {
+    let bare = rest.trim_start_matches('/').split(['/', '?', '#']).next();
+    let bare = bare.and_then(|bare| bare.rsplit('@').next());
+    let bare = bare.unwrap_or_default().trim().to_ascii_lowercase();
+    let name = bare.split(':').next().unwrap_or_default();
+    let meant = [&*bare, name].into_iter().find(|meant| is_host(meant));
+    format!(
+        "a host stands alone or with its port, a number up to 65535; write `{kind}:{}`",
+        meant.unwrap_or("example.org")
+    )
+}
+
+fn is_host(text: &str) -> bool {
+    let plain =
+        |name: &str| !name.is_empty() && !name.contains(|c: char| c.is_whitespace() || "/?#@:[]".contains(c));
+    let is_port =
+        |port: &str| port == "*" || port.parse::<u16>().is_ok_and(|number| number.to_string() == port);
+    match text.rsplit_once(':') {
+        None => plain(text),
+        Some((name, port)) => is_ipv6(text) || (plain(name) || is_ipv6(name)) && is_port(port),
+    }
+}
+
+/// With or without brackets; a star stands for one group or more.
+fn is_ipv6(text: &str) -> bool {
+    let address = text.trim_matches(['[', ']']).replace('*', "0");
+    address.parse::<Ipv6Addr>().is_ok()
+}
+
 fn folder(rest: &str) -> Result<Grant, String> {
     let (path, access) = match rest.strip_suffix(":rw") {
         Some(path) => (path, Access::ReadWrite),
@@ -160,7 +202,12 @@ fn folder(rest: &str) -> Result<Grant, String> {
     if !path.starts_with('/') || path.split('/').any(|part| part == "..") {
         return Err("a folder is an absolute path without `..`".into());
     }
-    Ok(Grant::Folder(path.into(), access))
+    // One folder is written in one way only: by another it would not be seen to lie in the same folder.
+    let parts: Vec<&str> = path
+        .split('/')
+        .filter(|part| !matches!(*part, "" | "."))
+        .collect();
+    Ok(Grant::Folder(format!("/{}", parts.join("/")), access))
 }
 
 fn unknown_kind(kind: &str) -> String {
@@ -198,6 +245,11 @@ pub fn pattern_matches(pattern: &str, text: &str) -> bool {
     pattern[p..].iter().all(|byte| *byte == b'*')
 }
 
+/// Whether this byte may stand in a name that a right covers: an ASCII letter or digit, or one of `-_./:@#+~`.
+pub fn is_of_a_name(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"-_./:@#+~".contains(&byte)
+}
+
 /// `example.org` covers any port of it; `example.org:8443` only that one; `*.example.org` every name below.
 fn host_matches(held: &str, asked: &str) -> bool {
     let (held_host, held_port) = split_port(held);
@@ -206,12 +258,12 @@ fn host_matches(held: &str, asked: &str) -> bool {
 }
 
 fn split_port(host: &str) -> (&str, Option<&str>) {
-    match host.rsplit_once(':') {
-        Some((name, port)) if port.bytes().all(|b| b.is_ascii_digit()) && !name.ends_with(':') => {
-            (name, Some(port))
-        }
+    let (name, port) = match host.rsplit_once(':').filter(|(name, _)| !name.ends_with(':')) {
+        Some((name, "*")) => (name, None),
+        Some((name, port)) if port.bytes().all(|b| b.is_ascii_digit()) => (name, Some(port)),
         _ => (host, None),
-    }
+    };
+    (name.trim_matches(['[', ']']), port)
 }
 
 fn folder_contains(held: &str, path: &str) -> bool {
@@ -223,7 +275,7 @@ fn folder_contains(held: &str, path: &str) -> bool {
 crate::serde_as_text!(Grant);
 
 /// The permissions that one plugin holds: what it asked for and the operator allowed.
-#[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, Eq, PartialEq, Serialize)]
 #[serde(transparent)]
 pub struct GrantSet(Vec<Grant>);
 
@@ -239,6 +291,17 @@ impl GrantSet {
     /// Whether one of them allows what `asked` names.
     pub fn allows(&self, asked: &Grant) -> bool {
         self.0.iter().any(|held| held.covers(asked))
+    }
+
+    /// The outermost of the folders that allow what `asked` names. Whatever lies below it, a link as well, may have been put there by
+    /// whoever may write there.
+    pub fn root_of(&self, asked: &Grant) -> Option<&str> {
+        let folders = self.0.iter().filter(|held| held.covers(asked));
+        let paths = folders.filter_map(|held| match held {
+            Grant::Folder(path, _) => Some(path.as_str()),
+            _ => None,
+        });
+        paths.min_by_key(|path| path.len())
     }
 
     /// What both allow: of each pair that overlaps, the narrower one.
@@ -263,6 +326,14 @@ impl GrantSet {
     /// Whether there is none.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
+    }
+}
+
+impl<'de> Deserialize<'de> for GrantSet {
+    /// Passes over what is no grant: an earlier version may have kept it, and it allows nothing.
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let texts = Vec::<String>::deserialize(deserializer)?;
+        Ok(texts.iter().filter_map(|text| text.parse().ok()).collect())
     }
 }
 
@@ -311,6 +382,22 @@ mod tests {
         assert!(!grant("fs:/data").covers(&grant("fs:/database")));
         assert!("fs:data".parse::<Grant>().is_err());
         assert!("fs:/data/../etc".parse::<Grant>().is_err());
+        assert!("fs:/data\u{202e}".parse::<Grant>().is_err());
+        assert_eq!(grant("fs://data/./road/:rw"), grant("fs:/data/road:rw"));
+        assert_eq!(grant("fs:/").to_string(), "fs:/");
+    }
+
+    #[test]
+    fn a_folder_lies_in_the_outermost_one_that_allows_it() {
+        let held = |texts: &[&str]| GrantSet::new(texts.iter().map(|text| grant(text)));
+        let root = |held: &GrantSet, asked| held.root_of(&grant(asked)).map(str::to_owned);
+        let both = held(&["fs:/data:rw", "fs:/data/road:rw", "fs:/database:rw", "kv:*"]);
+        assert_eq!(root(&both, "fs:/data/road:rw").as_deref(), Some("/data"));
+        assert_eq!(root(&both, "fs:/database").as_deref(), Some("/database"));
+        assert_eq!(root(&both, "fs:/"), None);
+        // Where nothing may be written, no link was put.
+        let read = held(&["fs:/data", "fs:/data/road:rw"]);
+        assert_eq!(root(&read, "fs:/data/road:rw").as_deref(), Some("/data/road"));
     }
 
     #[test]
@@ -327,6 +414,34 @@ mod tests {
         assert!(grant("http:*.example.org").covers(&grant("http:a.example.org")));
         assert!(!grant("http:*.example.org").covers(&grant("http:example.org.evil")));
         assert!(!grant("http:*").covers(&grant("http-private:10.0.0.7")));
+        assert!(grant("http:example.org:*").covers(&grant("http:example.org:8443")));
+        assert!(!grant("http:example.org:443").covers(&grant("http:example.org:*")));
+        assert!(grant("http-private:fd00::*").covers(&Grant::HttpPrivate("fd00::7:443".into())));
+        assert!(grant("http:[2606:4700::1]:443").covers(&Grant::Http("2606:4700::1:443".into())));
+    }
+
+    #[test]
+    fn what_would_match_no_host_is_refused_with_what_is_meant() {
+        for (text, meant) in [
+            ("http://example.org", "http:example.org"),
+            ("https://example.org:8443/tiles?z=3", "http:example.org:8443"),
+            ("http:example.org/tiles", "http:example.org"),
+            ("http:example.org:abc", "http:example.org"),
+            ("http:example.org:", "http:example.org"),
+            ("http:example.org:99999", "http:example.org"),
+            ("http:ada@example.org", "http:example.org"),
+            ("http-private:10.0.0.7:080", "http-private:10.0.0.7"),
+            ("http: tiles.example", "http:tiles.example"),
+        ] {
+            let error = text.parse::<Grant>().unwrap_err().to_string();
+            assert!(error.ends_with(&format!("write `{meant}`")), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_set_that_was_kept_reads_without_what_is_no_grant_any_more() {
+        let set: GrantSet = serde_json::from_str(r#"["http://example.org", "kv:road"]"#).unwrap();
+        assert_eq!(set, GrantSet::new([grant("kv:road")]));
     }
 
     #[test]

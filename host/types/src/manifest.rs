@@ -1,6 +1,7 @@
-use crate::{Grant, KeyError, Limits, TaskContract, from_toml};
+use crate::{ByteSize, Grant, KeyError, Limits, TaskContract, from_toml, is_steering, nearest};
 use semver::Version;
-use serde::{Deserialize, Serialize};
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize};
 use std::fmt;
 use std::str::FromStr;
 
@@ -8,11 +9,12 @@ use std::str::FromStr;
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Manifest {
-    /// 1 to 64 lower-case letters, digits and hyphens.
+    /// 1 to 64 lower-case letters, digits and hyphens, no hyphen first.
     pub name: String,
     /// By the rules of semantic versioning.
+    #[serde(deserialize_with = "version")]
     pub version: Version,
-    /// The interface that it exports: `karman:task/task`, `karman:task/task-stream`, `karman:federated/client`,
+    /// The interface that it exports: `karman:task/task`, `karman:task/warm-task`, `karman:task/task-stream`, `karman:federated/client`,
     /// `karman:federated/strategy`, `karman:policy/select`, `karman:policy/route`, `karman:policy/place`, `wasi:cli/command`,
     /// `wasi:http/proxy` or `wasi:http/service`.
     pub world: World,
@@ -125,22 +127,41 @@ impl FromStr for World {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        match text.split('@').next().unwrap_or_default() {
-            "karman:task/task" | "karman:task/warm-task" => Ok(Self::Task),
-            "karman:task/task-stream" => Ok(Self::TaskStream),
-            "karman:federated/client" => Ok(Self::Client),
-            "karman:federated/strategy" => Ok(Self::Strategy),
-            "karman:policy/select" => Ok(Self::PolicySelect),
-            "karman:policy/route" => Ok(Self::PolicyRoute),
-            "karman:policy/place" => Ok(Self::PolicyPlace),
-            "wasi:cli/command" => Ok(Self::Command),
-            "wasi:http/proxy" | "wasi:http/service" => Ok(Self::Http),
-            _ => Err(format!(
-                "`{text}` is not a world that a node runs: karman:task/task, karman:task/task-stream, \
-                 karman:federated/client, karman:federated/strategy, karman:policy/select, karman:policy/route, \
-                 karman:policy/place, wasi:cli/command, wasi:http/proxy or wasi:http/service"
-            )),
-        }
+        let name = text.split('@').next().unwrap_or_default();
+        let known = WORLDS.iter().find(|(known, _)| *known == name);
+        known.map(|(_, world)| *world).ok_or_else(|| no_world(text, name))
+    }
+}
+
+/// Every name by which a manifest may call its world.
+const WORLDS: [(&str, World); 11] = [
+    ("karman:task/task", World::Task),
+    ("karman:task/warm-task", World::Task),
+    ("karman:task/task-stream", World::TaskStream),
+    ("karman:federated/client", World::Client),
+    ("karman:federated/strategy", World::Strategy),
+    ("karman:policy/select", World::PolicySelect),
+    ("karman:policy/route", World::PolicyRoute),
+    ("karman:policy/place", World::PolicyPlace),
+    ("wasi:cli/command", World::Command),
+    ("wasi:http/proxy", World::Http),
+    ("wasi:http/service", World::Http),
+];
+
+/// `task` is `karman:task/task`, and so is what is spelt almost so.
+fn no_world(text: &str, name: &str) -> String {
+    let names = || WORLDS.iter().map(|(known, _)| *known);
+    let last = |known: &&str| known.rsplit('/').next() == Some(name);
+    let meant = names()
+        .find(last)
+        .map(str::to_owned)
+        .or_else(|| nearest(name, names()));
+    match meant {
+        Some(meant) => format!("`{text}` is not a world that a node runs; did you mean `{meant}`?"),
+        None => format!(
+            "`{text}` is not a world that a node runs; the worlds are {}",
+            names().collect::<Vec<_>>().join(", ")
+        ),
     }
 }
 
@@ -243,7 +264,7 @@ impl Manifest {
             return Err(value(
                 "name",
                 format!(
-                    "`{}` is not 1 to 64 lower-case letters, digits and hyphens",
+                    "`{}` is not 1 to 64 lower-case letters, digits and hyphens, no hyphen first",
                     self.name
                 ),
             ));
@@ -257,10 +278,26 @@ impl Manifest {
                 return Err(value(field, format!("has {count} entries; {most} is the most")));
             }
         }
+        self.check_texts()?;
         if let Some((name, asked, most)) = self.limits.over(&Limits::ceiling()) {
             return Err(value(
                 &format!("limits.{name}"),
                 format!("is {asked}; the most that a node grants is {most}"),
+            ));
+        }
+        if self.limits.memory < LEAST_MEMORY {
+            return Err(value(
+                "limits.memory",
+                format!(
+                    "is {}; the least that a component can use is {LEAST_MEMORY}",
+                    self.limits.memory
+                ),
+            ));
+        }
+        if self.limits.time.is_zero() {
+            return Err(value(
+                "limits.time",
+                "is 0; a call needs some time, as in `200 ms`".into(),
             ));
         }
         if let Some(task) = &self.task {
@@ -275,7 +312,28 @@ impl Manifest {
         }
         Ok(())
     }
+
+    /// What people read before they trust a plugin must not hide or forge anything beside it.
+    fn check_texts(&self) -> Result<(), ManifestError> {
+        let texts = [("description", &self.description), ("license", &self.license)];
+        for (field, text) in texts
+            .into_iter()
+            .chain(self.authors.iter().map(|author| ("authors", author)))
+        {
+            if let Some(c) = text.chars().find(|c| is_steering(*c)) {
+                let c = c.escape_default();
+                return Err(value(
+                    field,
+                    format!("contains `{c}`; it is one line of printable characters"),
+                ));
+            }
+        }
+        Ok(())
+    }
 }
+
+/// One page of WebAssembly's memory.
+const LEAST_MEMORY: ByteSize = ByteSize::kib(64);
 
 fn value(field: &str, problem: String) -> ManifestError {
     ManifestError::Value {
@@ -284,9 +342,28 @@ fn value(field: &str, problem: String) -> ManifestError {
     }
 }
 
+/// Reads a version, and says how one of too few numbers is written: `1` is `1.0.0`.
+fn version<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Version, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    let whole = || {
+        let longer = [".0", ".0.0"].map(|rest| format!("{text}{rest}"));
+        longer
+            .into_iter()
+            .find(|longer| longer.parse::<Version>().is_ok())
+    };
+    text.parse().map_err(|error: semver::Error| {
+        D::Error::custom(match whole() {
+            Some(whole) => format!("`{text}` is not a version of three numbers; write `{whole}`"),
+            None => format!("`{text}` is not a version such as `0.1.0`: {error}"),
+        })
+    })
+}
+
 fn plain_name(name: &str) -> String {
+    // A command line would take a name that begins with a hyphen for an option.
     name.chars()
         .filter(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || *c == '-')
+        .skip_while(|c| *c == '-')
         .take(64)
         .collect()
 }
@@ -330,7 +407,41 @@ mod tests {
                 "limits.memory",
                 "1 GiB",
             ),
+            (
+                "memory = \"2 MiB\"",
+                "memory = \"0 MiB\"",
+                "limits.memory",
+                "64 KiB",
+            ),
+            (
+                "memory = \"2 MiB\"",
+                "memory = \"100000\"",
+                "limits.memory",
+                "a size such as `64 MiB`",
+            ),
+            (
+                "memory = \"2 MiB\"",
+                "time = \"0 s\"",
+                "limits.time",
+                "needs some time",
+            ),
+            ("\"0.1.0\"", "\"1\"", "version", "write `1.0.0`"),
+            ("\"0.1.0\"", "\"1.2\"", "version", "write `1.2.0`"),
+            ("\"0.1.0\"", "\"new\"", "version", "such as `0.1.0`"),
+            (
+                "karman:task/task-stream",
+                "task",
+                "world",
+                "did you mean `karman:task/task`?",
+            ),
+            (
+                "karman:task/task-stream",
+                "karman:task/warm_task",
+                "world",
+                "did you mean `karman:task/warm-task`?",
+            ),
             ("event-screen", "Event Screen", "name", "lower-case"),
+            ("event-screen", "-x", "name", "no hyphen first"),
             ("kv:road", "vk:road", "asks[0]", "did you mean `kv`?"),
             (
                 "karman:task/task-stream",
@@ -343,6 +454,25 @@ mod tests {
             assert!(error.to_string().contains(says), "{error}");
             assert_eq!(error.field(), Some(field), "{error}");
         }
+    }
+
+    #[test]
+    fn no_text_hides_or_forges_what_stands_beside_it() {
+        for (line, field) in [
+            ("description = \"Counts words\\nasks nothing\"", "description"),
+            ("description = \"Counts words\\u001b[8m\"", "description"),
+            ("authors = [\"Ada\", \"\\u202eadA\"]", "authors"),
+            ("license = \"MIT\\u0007\"", "license"),
+        ] {
+            let error = Manifest::from_toml(&format!("{line}\n{GOOD}")).unwrap_err();
+            assert_eq!(error.field(), Some(field), "{error}");
+            assert!(
+                error.to_string().contains("one line of printable characters"),
+                "{error}"
+            );
+        }
+        let plain = format!("description = \"Zählt Wörter — 数える\"\n{GOOD}");
+        assert!(Manifest::from_toml(&plain).is_ok());
     }
 
     #[test]

@@ -60,17 +60,9 @@ impl FromStr for ByteSize {
         let split = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
         let number: u64 = text[..split].parse().map_err(|_| error())?;
         let unit = text[split..].trim();
-        let scale = match unit {
-            "" => 1,
-            _ => {
-                UNITS
-                    .iter()
-                    .find(|(name, _)| name.eq_ignore_ascii_case(unit))
-                    .ok_or_else(error)?
-                    .1
-            }
-        };
-        number.checked_mul(scale).map(Self).ok_or_else(error)
+        let named = UNITS.iter().find(|(name, _)| name.eq_ignore_ascii_case(unit));
+        let (_, scale) = named.ok_or_else(error)?;
+        number.checked_mul(*scale).map(Self).ok_or_else(error)
     }
 }
 
@@ -206,6 +198,7 @@ mod tests {
         assert_eq!("64 mib".parse(), Ok(ByteSize::mib(64)));
         assert_eq!(parse_duration("7d"), Ok(Duration::from_secs(604_800)));
         assert!("64 MB".parse::<ByteSize>().is_err());
+        assert!("64".parse::<ByteSize>().is_err());
         assert!(parse_duration("200").is_err());
     }
 }

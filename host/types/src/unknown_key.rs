@@ -50,7 +50,11 @@ pub fn from_toml<T: DeserializeOwned>(text: &str) -> Result<T, KeyError> {
         })
     };
     let toml = toml::Deserializer::parse(text);
-    let toml = toml.map_err(|error| explain(error.message(), None, line(&error)))?;
+    let toml = toml.map_err(|error| {
+        let line = line(&error);
+        let at = text.lines().nth(line - 1).unwrap_or_default();
+        explain(&format!("{}{}", error.message().trim(), quotes(at)), None, line)
+    })?;
     serde_path_to_error::deserialize(toml).map_err(|error| {
         // What stands outside of any table has no path.
         let path = error.path().to_string();
@@ -60,12 +64,24 @@ pub fn from_toml<T: DeserializeOwned>(text: &str) -> Result<T, KeyError> {
     })
 }
 
+/// What to do about a line that is no TOML, where its value is a word: of one that begins like `false` the parser says that it is none.
+fn quotes(line: &str) -> String {
+    let value = line.split_once('=').map_or("", |(_, value)| value);
+    let value = value.split('#').next().unwrap_or_default().trim();
+    let is_word = value.starts_with(|c: char| c.is_ascii_alphabetic());
+    match is_word && !value.contains(['"', '\'']) {
+        true => format!("; text needs quotes: \"{value}\""),
+        false => String::new(),
+    }
+}
+
 /// Serde words an unknown field as "unknown field `a`, expected one of `b`, `c`" (or "expected `b`").
 fn explain(message: &str, key: Option<String>, line: usize) -> KeyError {
     if !message.starts_with("unknown field ") {
+        let meant = meant(message).map(|meant| format!("; did you mean `{meant}`?"));
         return KeyError::Invalid {
             key: key.filter(|_| !message.starts_with("missing field ")),
-            message: message.trim().into(),
+            message: format!("{}{}", message.trim(), meant.unwrap_or_default()),
             line,
         };
     }
@@ -73,6 +89,19 @@ fn explain(message: &str, key: Option<String>, line: usize) -> KeyError {
     let key = names.next().unwrap_or_default().to_owned();
     let nearest = nearest(&key, names);
     KeyError::Unknown { key, line, nearest }
+}
+
+/// Of the values that serde lists where one is unknown, the one that was meant, if any is: `rust` for `Rust`.
+fn meant(message: &str) -> Option<String> {
+    let mut names = message
+        .strip_prefix("unknown variant ")?
+        .split('`')
+        .skip(1)
+        .step_by(2);
+    let name = names.next()?.to_lowercase();
+    // Two letters are not meant by two others.
+    let alike = |known: &String| strsim::damerau_levenshtein(&name, known) < name.chars().count();
+    nearest(&name, names).filter(alike)
 }
 
 /// The known name that is spelt most like this one, if any is close.
@@ -114,6 +143,21 @@ mod tests {
     }
 
     #[test]
+    fn a_text_without_quotes_is_told_as_such() {
+        for (line, quoted) in [
+            ("tier = fog", Some("\"fog\"")),
+            ("tier = cloud # far away", Some("\"cloud\"")),
+            ("tier = \"fog", None),
+            ("tier = [1", None),
+        ] {
+            let error = from_toml::<Config>(&format!("memory = 1\n{line}\n")).unwrap_err();
+            let says = error.to_string();
+            let told = says.split_once("; text needs quotes: ").map(|(_, quoted)| quoted);
+            assert_eq!(told, quoted, "{says}");
+        }
+    }
+
+    #[test]
     fn a_key_like_no_other_gets_no_suggestion() {
         let error = from_toml::<Config>("memory = 1\nzzzzzz = 2\n").unwrap_err();
         assert!(
@@ -135,6 +179,38 @@ mod tests {
             error.to_string().starts_with("line 2: `limits.memory`: "),
             "{error}"
         );
+    }
+
+    #[test]
+    fn a_misspelt_value_is_answered_with_the_nearest() {
+        #[derive(Debug, Deserialize)]
+        #[serde(rename_all = "lowercase")]
+        enum Lang {
+            Rust,
+            C,
+            Js,
+        }
+        #[derive(Debug, Deserialize)]
+        struct Build {
+            #[expect(dead_code, reason = "only read")]
+            lang: Lang,
+        }
+        for (given, meant) in [
+            ("C", Some("c")),
+            ("Rust", Some("rust")),
+            ("rst", Some("rust")),
+            ("go", None),
+        ] {
+            let error = from_toml::<Build>(&format!("lang = \"{given}\""))
+                .unwrap_err()
+                .to_string();
+            let said = error.split_once("; did you mean ").map(|(_, meant)| meant);
+            assert_eq!(
+                said,
+                meant.map(|meant| format!("`{meant}`?")).as_deref(),
+                "{error}"
+            );
+        }
     }
 
     #[test]

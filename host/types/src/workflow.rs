@@ -93,7 +93,8 @@ pub struct FlowTask {
     /// How long after the workflow's start it must have ended. Default: the workflow's deadline.
     pub deadline: Option<Duration>,
     /// What runs to take its effect back when the workflow fails after it. It gets `input` and `output` of the run as a table, and
-    /// must bear that there is nothing to take back. Default: nothing.
+    /// must bear that there is nothing to take back. One attempt at that may take [`Self::timeout`], else
+    /// [`Workflow::UNDO_TIMEOUT`]. Default: nothing.
     pub undo: Option<String>,
     /// What each run of it gets besides its input.
     pub with: BTreeMap<String, Scalar>,
@@ -123,6 +124,8 @@ impl Workflow {
     pub const MAX_ITEMS: usize = 1_000;
     /// The longest pause between two attempts.
     pub const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+    /// How long an attempt at undoing a task without a `timeout` may take.
+    pub const UNDO_TIMEOUT: Duration = Duration::from_secs(600);
 
     /// Reads and checks a `flow.toml`.
     ///
@@ -161,12 +164,15 @@ impl Workflow {
     }
 
     /// The same workflow within other limits.
-    #[must_use]
-    pub fn with_slo(self, slo: Slo) -> Self {
-        Self {
-            slo: Some(slo),
-            ..self
-        }
+    ///
+    /// # Errors
+    /// When a limit is out of its bounds, or binds nothing: no task names a `capability`.
+    pub fn with_slo(self, slo: Slo) -> Result<Self, WorkflowError> {
+        let slo = Some(slo);
+        Self::try_from(file::File {
+            slo,
+            ..file::File::from(self)
+        })
     }
 
     /// Its tasks, each after those it waits for; those that could stand in either order by name.

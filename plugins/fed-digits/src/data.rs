@@ -6,7 +6,7 @@ use fastrand::Rng;
 use std::path::Path;
 
 /// The operator's own, where that folder is granted: then they are there, or it is an error.
-const GRANTED: &str = "/var/lib/karman/digits";
+const GRANTED: &str = "/srv/karman/digits";
 const FILE: &str = "digits.bin";
 
 /// A picture, 0 to 1, with its label.

@@ -62,3 +62,14 @@ fn a_name_that_is_led_to_it_gets_nothing_without_a_token() {
     let known = call(&[rebound[0], ("authorization", &bearer)]);
     assert_eq!(known.status, 200, "{known:?}");
 }
+
+#[test]
+fn a_request_that_does_not_read_is_the_callers_mistake() {
+    let node = gateway(home("cloud"), &["call:*"]);
+    let call = |headers: &[(&str, &str)], body: &[u8]| node.server.post("/tasks/tiny", headers, body);
+    let field = |answer: Answer| (answer.status, answer.json()["field"].as_str().map(str::to_owned));
+    let two = call(&[("host", "localhost"), ("host", "evil.example")], b"1");
+    assert_eq!(field(two), (400, Some("host".to_owned())));
+    let broken = call(&[("transfer-encoding", "chunked")], b"fffffffffffffffff\r\n");
+    assert_eq!(field(broken), (400, Some("body".to_owned())));
+}

@@ -1,10 +1,13 @@
 """Triton's client against a gateway: `triton.py ADDRESS MODEL BEARER`. Fails at the first answer that is not right."""
 
+import queue
 import sys
 
+import grpc
 import numpy as np
 import tritonclient.grpc as over_grpc
 import tritonclient.http as over_http
+from tritonclient.grpc import service_pb2_grpc
 from tritonclient.utils import InferenceServerException
 
 address, model, bearer = sys.argv[1:]
@@ -59,8 +62,17 @@ for library in (over_http, over_grpc):
     about = client.get_model_metadata(model, headers=dict(bearer_only))
     assert described(about) == ("image", "FP32", [-1, 1, 8, 8]), about
     listed = client.get_model_repository_index(headers=dict(bearer_only))
-    names = [entry["name"] for entry in listed] if isinstance(listed, list) else [entry.name for entry in listed.models]
-    assert model in names and "tiny" in names, names
+    entries = {}
+    for entry in listed if isinstance(listed, list) else listed.models:
+        name, version, state = (
+            (entry["name"], entry["version"], entry["state"])
+            if isinstance(entry, dict)
+            else (entry.name, entry.version, entry.state)
+        )
+        entries[name] = version, state
+    assert model in entries and "tiny" in entries, entries
+    versions = about["versions"] if isinstance(about, dict) else list(about.versions)
+    assert entries[model] == (versions[0], "READY"), (entries, versions)
     results += [run(client, library, binary=True), run(client, library, binary=False)]
     task(client, library)
     refused(lambda: client.get_model_metadata("nothing", headers=dict(bearer_only)), "404", "NOT_FOUND")
@@ -68,7 +80,33 @@ for library in (over_http, over_grpc):
     wrong = library.InferInput("image", [1], "FP32")
     wrong.set_data_from_numpy(np.zeros(1, dtype=np.float32))
     refused(lambda: client.infer(model, [wrong], headers=dict(bearer_only)), "400", "INVALID_ARGUMENT")
+    given = library.InferInput("image", list(image.shape), "FP32")
+    given.set_data_from_numpy(image)
+    classes = [library.InferRequestedOutput("probabilities", class_count=3)]
+    refused(lambda: client.infer(model, [given], outputs=classes, headers=dict(bearer_only)), "classification")
+    compressed = {"request_compression_algorithm" if library is over_http else "compression_algorithm": "gzip"}
+    refused(lambda: client.infer(model, [given], headers=dict(bearer_only), **compressed), "415", "UNIMPLEMENTED")
+    timed = client.infer(model, [given], timeout=60_000_000, headers=dict(bearer_only))
+    results.append(timed.as_numpy("probabilities"))
     client.close()
+
+with grpc.insecure_channel(address) as channel:
+    # A stream that says nothing and does not end is refused for what it is.
+    asked = queue.Queue()
+    stream = service_pb2_grpc.GRPCInferenceServiceStub(channel).ModelStreamInfer(
+        iter(asked.get, None), metadata=(("authorization", bearer),)
+    )
+    try:
+        next(stream)
+    except grpc.RpcError as error:
+        said = error.code(), error.details()
+        assert said[0] == grpc.StatusCode.UNIMPLEMENTED and "use `ModelInfer`" in said[1], said
+    else:
+        raise AssertionError("a stream is answered")
+    asked.put(None)
+    # A probe of Kubernetes has no token.
+    check = channel.unary_unary("/grpc.health.v1.Health/Check")
+    assert check(b"") == b"\x08\x01"
 
 for result in results:
     assert result.shape == (1, 10) and abs(result.sum() - 1) < 1e-4, result

@@ -81,7 +81,8 @@ fn is_told(home: &Home, says: &str) {
 
 #[test]
 fn without_a_gpu_a_model_for_it_is_unavailable_and_one_for_either_says_where_it_runs() {
-    let home = home("device = \"off\"\nmodels = { digits-m = \"gpu\", digits-s = \"auto\" }");
+    let home =
+        home("device = \"off\"\nmodels = { digits-m = \"gpu\", digits-s = \"auto\", nosuch = \"gpu\" }");
     for model in ["digits-s", "digits-m", "digits-l"] {
         add(&home, model).ok();
     }
@@ -95,9 +96,15 @@ fn without_a_gpu_a_model_for_it_is_unavailable_and_one_for_either_says_where_it_
         listed.contains("RUNS ON") && listed.contains("gpu or cpu"),
         "{listed}"
     );
+    let looked = home.run(["doctor"]).ok().out();
+    assert!(
+        looked.contains(off) && looked.contains("model nosuch"),
+        "{looked}"
+    );
 
     let _server = home.start(["node", "up", "--listen", "127.0.0.1:0"]);
-    called(&home, "digits-m").fails(4, off);
+    called(&home, "digits-m").fails(4, off).fails(4, "\"auto\"");
+    is_told(&home, off);
     for model in ["digits-s", "digits-l"] {
         assert!(called(&home, model).ok().out().contains("probabilities"));
     }

@@ -5,7 +5,7 @@ use super::source::choices;
 /// The word for a type that a file of the sources names. What has a table of its own never comes here.
 pub(super) fn of(file: &str, name: &str) -> String {
     let word = match name {
-        "String" | "DataType" | "FieldPath" | "GpuChoice" | "Toward" | "Version" | "World" => "text",
+        "String" | "DataType" | "FieldPath" | "GpuChoice" | "NodeSelector" | "Version" | "World" => "text",
         "PathBuf" => "path",
         "bool" => "true or false",
         "u8" | "u16" | "u32" | "u64" | "usize" | "i64" | "NonZeroU16" | "NonZeroUsize" => "whole number",

@@ -2,8 +2,11 @@
 //! target `plugin`.
 
 use super::bindings::host::wasi::logging::logging::{Host as Logging, Level};
-use crate::host::Host;
+use crate::host::{Host, PluginInfo};
+use crate::log_limit::LogLimit;
 use bytes::Bytes;
+use karman_types::escape_steering;
+use std::borrow::Cow;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -17,7 +20,16 @@ const MOST_BYTES: usize = 8 << 10;
 impl Logging for Host {
     async fn log(&mut self, level: Level, context: String, message: String) -> wasmtime::Result<()> {
         let (plugin, task) = (&*self.plugin.name, self.call.task);
-        let (context, message) = (cut(&context), cut(&message));
+        let written = match level {
+            Level::Trace => tracing::enabled!(target: "plugin", tracing::Level::TRACE),
+            Level::Debug => tracing::enabled!(target: "plugin", tracing::Level::DEBUG),
+            _ => true,
+        };
+        let (context, message) = (one_line(&context), one_line(&message));
+        if !written || !self.plugin.log.takes(plugin, context.len() + message.len()) {
+            return Ok(());
+        }
+        let context = &*context;
         match level {
             Level::Trace => tracing::trace!(target: "plugin", plugin, %task, context, "{message}"),
             Level::Debug => tracing::debug!(target: "plugin", plugin, %task, context, "{message}"),
@@ -31,22 +43,25 @@ impl Logging for Host {
     }
 }
 
-fn cut(text: &str) -> &str {
-    &text[..text.floor_char_boundary(MOST_BYTES)]
+/// A text that is cut and cannot be taken for several lines, nor for any of the host's.
+fn one_line(text: &str) -> Cow<'_, str> {
+    escape_steering(&text[..text.floor_char_boundary(MOST_BYTES)], &[])
 }
 
 /// Standard output or error of a plugin that serves requests.
 #[derive(Clone)]
 pub(crate) struct LogLines {
     plugin: Arc<str>,
+    limit: Arc<LogLimit>,
     stream: &'static str,
     line: Arc<parking_lot::Mutex<Vec<u8>>>,
 }
 
 impl LogLines {
-    pub(crate) fn new(plugin: &str, stream: &'static str) -> Self {
+    pub(crate) fn new(plugin: &PluginInfo, stream: &'static str) -> Self {
         Self {
-            plugin: plugin.into(),
+            plugin: plugin.name.as_str().into(),
+            limit: plugin.log.clone(),
             stream,
             line: Arc::default(),
         }
@@ -66,7 +81,10 @@ impl LogLines {
 
     fn emit(&self, line: &[u8]) {
         let text = String::from_utf8_lossy(line);
-        tracing::info!(target: "plugin", plugin = &*self.plugin, stream = self.stream, "{}", text.trim_end());
+        let text = one_line(text.trim_end());
+        if self.limit.takes(&self.plugin, text.len()) {
+            tracing::info!(target: "plugin", plugin = &*self.plugin, stream = self.stream, "{text}");
+        }
     }
 }
 

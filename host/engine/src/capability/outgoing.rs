@@ -25,6 +25,8 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// Judges and sends a plugin's outgoing requests.
 pub(crate) struct Outgoing {
     pub(crate) grants: Arc<GrantSet>,
+    /// What the last request that was denied would have needed.
+    pub(crate) refused: Option<Grant>,
 }
 
 type Io = Box<dyn Future<Output = Result<(), Error>> + Send>;
@@ -42,9 +44,9 @@ impl WasiHttpHooks for Outgoing {
         options: Option<RequestOptions>,
         _sent: Box<dyn Future<Output = Result<(), Error>> + Send>,
     ) -> Box<dyn Future<Output = Result<(Response<WasiBody>, Io), Error>> + Send> {
-        let grants = self.grants.clone();
+        let destination = Destination::of(request.uri(), &self.grants, &mut self.refused);
         Box::new(async move {
-            let destination = Destination::of(request.uri(), &grants)?;
+            let destination = destination?;
             let connect = options
                 .as_ref()
                 .and_then(|options| options.connect_timeout)
@@ -74,8 +76,8 @@ struct Destination {
 }
 
 impl Destination {
-    /// Where a request goes, if the grants let it.
-    fn of(uri: &Uri, grants: &GrantSet) -> Result<Self, Error> {
+    /// Where a request goes, if the grants let it; else `refused` is the one that is lacking.
+    fn of(uri: &Uri, grants: &GrantSet, refused: &mut Option<Grant>) -> Result<Self, Error> {
         let tls = uri.scheme() == Some(&Scheme::HTTPS);
         let host = uri
             .host()
@@ -85,7 +87,9 @@ impl Destination {
         let port = uri.port_u16().unwrap_or(if tls { 443 } else { 80 });
         let name = format!("{host}:{port}");
         let private = grants.allows(&Grant::HttpPrivate(name.clone()));
-        if !private && !grants.allows(&Grant::Http(name)) {
+        let needed = Grant::Http(name);
+        if !private && !grants.allows(&needed) {
+            *refused = Some(needed);
             return Err(Error::HttpRequestDenied);
         }
         Ok(Self {
@@ -246,6 +250,7 @@ mod tests {
             .unwrap();
         let mut hooks = Outgoing {
             grants: grants(granted),
+            refused: None,
         };
         let sending = Box::into_pin(hooks.send_request(request, None, Box::new(async { Ok(()) })));
         Ok(sending.await?.0.status().as_u16())

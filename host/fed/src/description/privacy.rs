@@ -2,7 +2,7 @@ use super::{Run, RunError};
 use crate::Pace;
 use crate::privacy::{Central, CentralError, CentralSettings, Clipping, Rate};
 use crate::select::SelectionChoice;
-use crate::strategy::{StrategyChoice, WeightPolicy};
+use crate::strategy::WeightPolicy;
 use serde::{Deserialize, Serialize};
 
 /// Central differential privacy of each client, kept by whoever drives the run. It covers the versions of the model, not the losses
@@ -50,22 +50,20 @@ impl Privacy {
     /// Whether the rest of the description goes with it: what is promised holds for means of equal updates of one version, from
     /// clients whose choice depends on nothing that they have.
     pub(super) fn check(&self, run: &Run) -> Result<(), RunError> {
-        use StrategyChoice::{FedAdagrad, FedAdam, FedAvg, FedAvgM, FedProx, FedYogi};
         if self.rate.is_some() && population(run) == 0 {
             let needs = "`start-with` beside `rate`: how many clients there are to draw from";
             return Err(RunError::NotPrivate { needs });
         }
         self.central(run)?;
-        let mean = matches!(
-            run.strategy,
-            FedAvg(_) | FedProx(_) | FedAvgM(_) | FedAdam(_) | FedYogi(_) | FedAdagrad(_)
-        );
         let needs = [
             (
                 "pace.mode = \"synchronous\"",
                 matches!(run.pace, Pace::Synchronous { .. }),
             ),
-            ("a strategy that steps by a mean, like \"fed-avg\"", mean),
+            (
+                "a strategy that steps by a mean, like \"fed-avg\"",
+                run.strategy.steps_by_a_mean(),
+            ),
             ("weights = \"uniform\"", run.weights == WeightPolicy::Uniform),
             (
                 "selection.name = \"random\"",

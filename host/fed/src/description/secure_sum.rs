@@ -2,7 +2,6 @@ use super::{Run, RunError};
 use crate::Pace;
 use crate::secure::{Graph, Roster};
 use crate::select::SelectionChoice;
-use crate::strategy::StrategyChoice;
 use serde::{Deserialize, Serialize};
 
 /// Whoever drives the run sees the sum of a round's updates, and none of them. What clients declare stays in the open: samples,
@@ -39,7 +38,6 @@ impl SecureSum {
     /// Whether the rest of the description goes with it: what can be made of a sum alone, exact and from nodes that can be told
     /// apart.
     pub(super) fn check(&self, run: &Run) -> Result<(), RunError> {
-        use StrategyChoice::{FedAdagrad, FedAdam, FedAvg, FedAvgM, FedProx, FedYogi};
         let cohort = run.pace.cohort();
         let bounds = |field, value: usize, least: usize| match (least..=cohort).contains(&value) {
             true => Ok(()),
@@ -55,16 +53,15 @@ impl SecureSum {
             return Err(RunError::number(("pace.clients", cohort as f64, 3.0, most)));
         }
         bounds("secure-sum.least", self.least, 2)?;
-        let mean = matches!(
-            run.strategy,
-            FedAvg(_) | FedProx(_) | FedAvgM(_) | FedAdam(_) | FedYogi(_) | FedAdagrad(_)
-        );
         let needs = [
             (
                 "pace.mode = \"synchronous\" with at least 3 clients",
                 matches!(run.pace, Pace::Synchronous { .. }) && cohort >= 3,
             ),
-            ("a strategy that steps by a mean, like \"fed-avg\"", mean),
+            (
+                "a strategy that steps by a mean, like \"fed-avg\"",
+                run.strategy.steps_by_a_mean(),
+            ),
             (
                 "another selection than \"bandit\", which looks at single updates",
                 !matches!(run.selection, SelectionChoice::Bandit(_)),

@@ -1,7 +1,6 @@
 use super::{Run, RunError};
 use crate::Pace;
 use crate::select::SelectionChoice;
-use crate::strategy::StrategyChoice;
 use crate::swarm::{Cover, Layout, Link, SwarmSettings};
 use karman_types::{ByteSize, serde_duration};
 use serde::{Deserialize, Serialize};
@@ -109,7 +108,6 @@ impl Swarm {
     /// Whether its numbers can be, and the rest of the description goes with it: what can be made of a mean alone, of updates of one
     /// version that all clients have at the same time.
     pub(super) fn check(&self, run: &Run) -> Result<(), RunError> {
-        use StrategyChoice::{FedAdagrad, FedAdam, FedAvg, FedAvgM, FedProx, FedYogi};
         let rate = |field, size: ByteSize| (field, size.0 as f64, 1024.0, (1u64 << 40) as f64);
         let cohort = run.pace.cohort() as f64;
         let neighbours = self.neighbours.unwrap_or(USUAL_NEIGHBOURS) as f64;
@@ -137,10 +135,6 @@ impl Swarm {
         if let Some(number) = numbers.into_iter().find(bad) {
             return Err(RunError::number(number));
         }
-        let mean = matches!(
-            run.strategy,
-            FedAvg(_) | FedProx(_) | FedAvgM(_) | FedAdam(_) | FedYogi(_) | FedAdagrad(_)
-        );
         let needs = [
             (
                 "no `[secure-sum]`: an update goes round or into a sum, not both",
@@ -152,7 +146,7 @@ impl Swarm {
             ),
             (
                 "a strategy that steps by a mean, like \"fed-avg\": no single update comes to whoever drives the run",
-                mean,
+                run.strategy.steps_by_a_mean(),
             ),
             (
                 "another selection than \"bandit\", which looks at single updates",

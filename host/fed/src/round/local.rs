@@ -51,9 +51,10 @@ impl Coordinator {
         Ok(())
     }
 
-    /// Ends a run in which fewer clients than this may give away more, because the others have given away what they may.
+    /// Ends a run in which fewer clients than this may give away more, because the others have given away what they may; once its last
+    /// version is judged, which no account counts.
     pub(super) fn end_if_given_away(&mut self, least: usize) {
-        if self.run.local_privacy.is_none() {
+        if self.run.local_privacy.is_none() || self.core.evaluating.is_some() {
             return;
         }
         let counted = self.core.roster.values().filter(|member| !member.excluded);

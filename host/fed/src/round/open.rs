@@ -69,7 +69,7 @@ impl Coordinator {
         true
     }
 
-    /// Ends a private run before it gives away more than it may.
+    /// Ends a private run before it gives away more than it may, once its last version is judged: that costs nothing of the account.
     fn is_budget_spent(&mut self) -> bool {
         let Some(privacy) = &self.core.privacy else {
             return false;
@@ -85,7 +85,9 @@ impl Coordinator {
             // What cannot be accounted for is not given away.
             Err(error) => Failure::Account(error.to_string()),
         };
-        self.end(Some(failure));
+        if self.core.evaluating.is_none() {
+            self.end(Some(failure));
+        }
         true
     }
 

@@ -52,6 +52,25 @@ impl StrategyChoice {
         })
     }
 
+    /// Whether a mean of the updates is all that it needs to know of them, so that nobody has to see a single one.
+    pub const fn steps_by_a_mean(&self) -> bool {
+        match self {
+            Self::FedAvg(_)
+            | Self::FedProx(_)
+            | Self::FedAvgM(_)
+            | Self::FedAdam(_)
+            | Self::FedYogi(_)
+            | Self::FedAdagrad(_) => true,
+            Self::Scaffold(_)
+            | Self::FedNova(_)
+            | Self::Krum(_)
+            | Self::Bulyan(_)
+            | Self::TrimmedMean(_)
+            | Self::Median(_)
+            | Self::Plugin(_) => false,
+        }
+    }
+
     /// The plugin that brings it, if one does.
     pub const fn plugin(&self) -> Option<&Plugin> {
         match self {

@@ -263,8 +263,9 @@ impl Caller {
         if self.holds(asked) {
             return Ok(());
         }
-        let hint =
-            format!("`karman token issue --right {asked}` on the gateway's machine makes a token that may");
+        let hint = format!(
+            "`karman token issue NAME --right {asked}` on the gateway's machine makes a token that may"
+        );
         match &self.token {
             None => Err(Refusal::unauthorized(
                 TaskError::denied(format!("`{asked}` takes a token")).with_hint(hint),

@@ -196,8 +196,10 @@ fn check(terms: &AccessTerms, now: UnixTime) -> Result<(), TokenError> {
     if terms.not_after < now {
         return wrong("expires", "in the future");
     }
-    if terms.limits.rate == Some(0) || terms.limits.at_once == Some(0) {
-        return wrong("rate", "1 or more, as must be how many come at once");
+    for (field, limit) in [("rate", terms.limits.rate), ("at-once", terms.limits.at_once)] {
+        if limit == Some(0) {
+            return wrong(field, "1 or more");
+        }
     }
     Ok(())
 }
@@ -388,6 +390,7 @@ mod tests {
         assert!(with(|terms| terms.rights.clear()).contains("`rights`"));
         assert!(with(|terms| terms.not_after = UnixTime::from_seconds(1)).contains("`expires`"));
         assert!(with(|terms| terms.limits.rate = Some(0)).contains("`rate`"));
+        assert!(with(|terms| terms.limits.at_once = Some(0)).contains("`at-once`"));
         let many = |terms: &mut AccessTerms| {
             // Different ones: a text that is there twice takes its room once.
             let right = |number| format!("infer:{}-{number}", "a".repeat(100)).parse().unwrap();

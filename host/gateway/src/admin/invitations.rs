@@ -71,7 +71,7 @@ async fn invitations(State(admin): State<Admin>) -> Result<Json<Vec<InvitationSt
 }
 
 /// Takes back an invitation that no node has used: none joins by it any more. Takes a token with the right `manage`.
-#[utoipa::path(delete, path = "/admin/invitations/{id}", tag = "administration",
+#[utoipa::path(delete, path = "/admin/invitations/{id}", tag = "administration", operation_id = "withdraw_invitation",
     params(("id" = String, Path, description = "The invitation's id, or its beginning")), responses(
     (status = 200, description = "The invitation as it is now"),
     (status = 400, body = PlainError), (status = 401, body = PlainError), (status = 403, body = PlainError),

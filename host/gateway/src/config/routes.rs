@@ -69,7 +69,7 @@ impl RouteConfig {
         match !self.plugin.is_empty() && Manifest::foreign(&self.plugin, World::Http).name == self.plugin {
             true => Ok(()),
             false => Err(format!(
-                "has the plugin `{}`; a name has 1 to 64 lower-case letters, digits and hyphens",
+                "has the plugin `{}`; a name has 1 to 64 lower-case letters, digits and hyphens, no hyphen first",
                 self.plugin
             )),
         }

@@ -24,7 +24,7 @@ pub(super) fn read_one(input: InferTensor, bytes: Option<Bytes>) -> Result<(Stri
     }
     let mut sizes = input.shape.iter().map(|size| u64::from(*size));
     if sizes.try_fold(1, u64::checked_mul) != Some(1) {
-        return Err(input.wrong("a task takes one element of BYTES"));
+        return Err(input.wrong("only tasks take BYTES, and one element of it"));
     }
     let element = match (bytes, &input.data) {
         (Some(bytes), _) => {

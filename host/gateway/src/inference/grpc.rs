@@ -1,25 +1,24 @@
 //! The protocol over gRPC.
 
 use super::messages::{
-    Contents, IndexEntry, IndexRequest, IndexResponse, InferParameter, InferTensor, ModelInferRequest,
-    ModelInferResponse, ModelMetadataResponse, ModelReadyResponse, ModelRequest, Nothing, Parameter,
-    ServerLiveResponse, ServerMetadataResponse, ServerReadyResponse, TensorMetadata,
+    Contents, IndexEntry, IndexRequest, IndexResponse, InferTensor, ModelInferRequest, ModelInferResponse,
+    ModelMetadataResponse, ModelReadyResponse, ModelRequest, Nothing, ServerLiveResponse,
+    ServerMetadataResponse, ServerReadyResponse, TensorMetadata,
 };
-use super::{BYTES, EXTENSIONS, Inference, Objectives, Question, Reply, SERVER, Value, binary};
+use super::rpc::Rpc;
+use super::{BYTES, EXTENSIONS, Inference, Objectives, Question, Reply, SERVER, Value, binary, parameters};
 use crate::access::Caller;
 use crate::refusal::{Refusal, Speaks};
-use crate::target::GRPC_SERVICE;
 use axum::body::Body;
 use bytes::Bytes;
 use futures::FutureExt;
 use futures::future::BoxFuture;
-use http::{HeaderMap, HeaderName, HeaderValue, Request, Response};
+use http::{HeaderMap, Request, Response};
 use http_body_util::Full;
 use karman_node::TensorDescription;
 use karman_node::inference::{self, Scalar, TensorData};
 use karman_types::TaskError;
 use prost::Message;
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 use tonic::server::{Grpc, UnaryService};
@@ -32,42 +31,37 @@ pub(crate) async fn answer(
     caller: Arc<Caller>,
     request: Request<Bytes>,
 ) -> Response<Body> {
-    let method = request
-        .uri()
-        .path()
-        .strip_prefix(GRPC_SERVICE)
-        .unwrap_or_default()
-        .to_owned();
+    let method = match Rpc::at(request.uri().path()) {
+        Ok(method) => method,
+        Err(refusal) => return refusal.response(Speaks::Grpc),
+    };
     let call = Call { inference, caller };
-    match method.as_str() {
-        "ServerLive" => call.unary(request, |_, _: Nothing, _| live().boxed()).await,
-        "ServerReady" => {
+    match method {
+        Rpc::ServerLive => call.unary(request, |_, _: Nothing, _| live().boxed()).await,
+        Rpc::ServerReady => {
             call.unary(request, |call, _: Nothing, _| ready(call).boxed())
                 .await
         }
-        "ServerMetadata" => call.unary(request, |_, _: Nothing, _| server().boxed()).await,
-        "ModelReady" => {
+        Rpc::ServerMetadata => call.unary(request, |_, _: Nothing, _| server().boxed()).await,
+        Rpc::ModelReady => {
             call.unary(request, |call, asked, _| model_ready(call, asked).boxed())
                 .await
         }
-        "ModelMetadata" => {
+        Rpc::ModelMetadata => {
             call.unary(request, |call, asked, _| model(call, asked).boxed())
                 .await
         }
-        "RepositoryIndex" => {
-            call.unary(request, |call, _: IndexRequest, _| index(call).boxed())
+        Rpc::RepositoryIndex => {
+            call.unary(request, |call, asked, _| index(call, asked).boxed())
                 .await
         }
-        "ModelInfer" => match call.inference.room_for(request.body()) {
+        Rpc::ModelInfer => match call.inference.room_for(request.body()) {
             Ok(_room) => {
                 let does: Does<_, _> = |call, asked, headers| infer(call, asked, headers).boxed();
                 call.unary(request, does).await
             }
             Err(refusal) => refusal.response(Speaks::Grpc),
         },
-        other => {
-            Status::new(Code::Unimplemented, format!("there is no method `{other}`")).into_http::<Body>()
-        }
     }
 }
 
@@ -180,32 +174,32 @@ async fn model(call: Call, asked: ModelRequest) -> Answered<ModelMetadataRespons
     Ok((answer, HeaderMap::new()))
 }
 
-async fn index(call: Call) -> Answered<IndexResponse> {
-    let entry = |(name, version)| IndexEntry {
-        name,
-        version,
-        state: "READY".to_owned(),
-        reason: String::new(),
-    };
-    let models = call
-        .inference
-        .list(&call.caller)
-        .await?
-        .into_iter()
-        .map(entry)
-        .collect();
+async fn index(call: Call, asked: IndexRequest) -> Answered<IndexResponse> {
+    let listed = call.inference.list(&call.caller, asked.ready).await?.into_iter();
+    let models = listed.map(|listed| {
+        let (state, reason) = listed.state();
+        IndexEntry {
+            name: listed.name,
+            version: listed.version,
+            state: state.to_owned(),
+            reason,
+        }
+    });
+    let models = models.collect();
     Ok((IndexResponse { models }, HeaderMap::new()))
 }
 
 async fn infer(call: Call, asked: ModelInferRequest, headers: HeaderMap) -> Answered<ModelInferResponse> {
     let objectives = Objectives::of(&headers)?;
+    let objectives = Objectives {
+        within: objectives.within.or_else(|| deadline(&headers)),
+        ..objectives
+    };
+    parameters::all_done(&asked.inputs, &asked.outputs)?;
     let question = Question {
         inputs: inputs(asked.inputs, asked.raw_input_contents)?,
         wanted: asked.outputs.into_iter().map(|wanted| wanted.name).collect(),
-        objectives: Objectives {
-            within: objectives.within.or_else(|| deadline(&headers)),
-            ..objectives
-        },
+        objectives: objectives.within_too(parameters::timeout(&asked.parameters)?),
         version: given(&asked.model_version).map(str::to_owned),
         model: asked.model_name,
     };
@@ -216,7 +210,7 @@ async fn infer(call: Call, asked: ModelInferRequest, headers: HeaderMap) -> Answ
         model_version: asked.model_version,
         id: asked.id,
         // Not every client shows its user what comes beside the message.
-        parameters: parameters(&headers),
+        parameters: parameters::of_headers(&headers),
         ..ModelInferResponse::default()
     };
     for (name, value) in outputs {
@@ -230,15 +224,6 @@ async fn infer(call: Call, asked: ModelInferRequest, headers: HeaderMap) -> Answ
         });
     }
     Ok((answer, headers))
-}
-
-/// What headers say, in the message.
-fn parameters(headers: &HeaderMap) -> HashMap<String, InferParameter> {
-    let text = |(name, value): (&HeaderName, &HeaderValue)| {
-        let choice = Some(Parameter::Text(value.to_str().ok()?.to_owned()));
-        Some((name.to_string(), InferParameter { choice }))
-    };
-    headers.iter().filter_map(text).collect()
 }
 
 /// The inputs: all of them as bytes behind the message, or each with its contents.

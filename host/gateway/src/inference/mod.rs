@@ -7,20 +7,22 @@
 //! | file | what |
 //! |---|---|
 //! | `rest`, `named`, `binary` | JSON, and tensors as bytes behind it |
-//! | `grpc`, `messages` | the same over gRPC |
+//! | `grpc`, `rpc`, `messages`, `parameters` | the same over gRPC |
 //! | `weight`, `scale` | what a request takes once it is read |
 //! | `objectives` | how accurate, how fast, how cheap the answer has to be |
-//! | `outputs` | which outputs are wanted |
 //! | `decision` | who ran what and why, as headers |
+//! | `listed` | all that there is |
 
 mod binary;
 mod decision;
 mod grpc;
+mod listed;
 mod messages;
 mod named;
 mod objectives;
-mod outputs;
+mod parameters;
 mod rest;
+mod rpc;
 mod scale;
 mod weight;
 
@@ -28,27 +30,29 @@ pub(crate) use decision::{Decision, Here};
 pub(crate) use grpc::answer as answer_grpc;
 pub(crate) use named::Named;
 use objectives::{Objectives, told};
-use outputs::{chosen, each_once};
 pub(crate) use rest::{
     __path_index, __path_infer, __path_infer_version, __path_live, __path_model, __path_model_ready,
     __path_model_version, __path_model_version_ready, __path_ready, __path_server,
 };
 pub(crate) use rest::{router, run as run_rest};
+pub(crate) use rpc::must_be_method;
 pub use scale::weigh as weigh_infer_request;
 
 use crate::access::{Caller, Right};
 use crate::admission::Admission;
+use crate::metrics::Metrics;
 use crate::prompt;
 use crate::refusal::Refusal;
 use bytes::Bytes;
 use karman_mesh::membership::Pattern;
 use karman_node::inference::binary::EXTENSION;
+use karman_node::inference::{chosen, each_once};
 use karman_node::{ModelDescription, Node, TensorDescription, Wanted};
 use karman_tensor::Tensor;
 use karman_types::{TaskError, TaskRequest};
 use std::pin::pin;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::sync::OwnedSemaphorePermit;
 
 /// The name of the server in its metadata.
@@ -101,15 +105,17 @@ pub(crate) struct Inference {
     most: Duration,
     /// The room that there is for what is read.
     admission: Arc<Admission>,
+    metrics: Arc<Metrics>,
 }
 
 impl Inference {
-    pub(crate) fn new(node: Node, most: Duration, admission: Arc<Admission>) -> Self {
+    pub(crate) fn new(node: Node, most: Duration, admission: Arc<Admission>, metrics: Arc<Metrics>) -> Self {
         Self {
             here: Here::of(&node),
             node,
             most,
             admission,
+            metrics,
         }
     }
 
@@ -125,11 +131,28 @@ impl Inference {
     /// Runs a model or task.
     pub(crate) async fn infer(&self, caller: &Caller, mut question: Question) -> Result<Reply, Refusal> {
         caller.must(&right(&question.model)?)?;
+        let started = Instant::now();
         let within = question.objectives.within.unwrap_or(self.most).min(self.most);
         let ended = prompt::within(within, pin!(self.run(&mut question, within))).await;
         let name = &question.model;
         let late = || TaskError::deadline(format!("`{name}` did not finish within {within:.0?}"));
-        ended.unwrap_or_else(|_| Err(late().into()))
+        let ended = ended.unwrap_or_else(|_| Err(late().into()));
+        match &ended {
+            Ok(reply) => self.metrics.inferred(&reply.decision.model, started.elapsed()),
+            // A caller may make up any name: what there is not is not counted.
+            Err(refused) if self.is_there(name) => {
+                self.metrics.refused_to_infer(name, refused.error.kind);
+            }
+            Err(_) => {}
+        }
+        ended
+    }
+
+    /// Whether there is such a model or task: this node has it, or somebody has answered for it.
+    fn is_there(&self, name: &str) -> bool {
+        self.metrics.has_inferred(name)
+            || self.node.has_model(name).unwrap_or(false)
+            || self.node.plugins().find(name).is_ok()
     }
 
     async fn run(&self, question: &mut Question, within: Duration) -> Result<Reply, Refusal> {
@@ -145,7 +168,12 @@ impl Inference {
         let is_task = matches!(&inputs[..], [(_, Value::Bytes(_))]);
         let mut reply = match is_task {
             // Boxed, as all that is rare beside: each request has room for the largest of its steps.
-            true => Box::pin(self.run_task(question, inputs, within)).await?,
+            true => match Box::pin(self.run_task(question, inputs, within)).await {
+                Err(refused) if matches!(refused.error.field.as_deref(), Some("inputs" | "task")) => {
+                    return Err(Box::pin(self.unsuited_model(&question.model, refused)).await);
+                }
+                replied => replied?,
+            },
             false => match self.run_model(question, inputs, within).await {
                 Err(refused) if refused.error.field.as_deref() == Some("model") => {
                     return Err(Box::pin(self.unsuited(&question.model, refused)).await);
@@ -153,9 +181,7 @@ impl Inference {
                 replied => replied?,
             },
         };
-        if !question.wanted.is_empty() {
-            reply.outputs = chosen(reply.outputs, &question.wanted)?;
-        }
+        reply.outputs = chosen(reply.outputs, &question.wanted)?;
         Ok(reply)
     }
 
@@ -169,6 +195,25 @@ impl Inference {
                 TaskError::invalid(error).with_field("inputs").into()
             }
             None => refused,
+        }
+    }
+
+    /// Why there is no such task, or it takes no such input: it may be a model, which takes others.
+    async fn unsuited_model(&self, name: &str, refused: Refusal) -> Refusal {
+        if self.task(name).await.is_some() {
+            return refused;
+        }
+        let is_no_task = refused.error.field.as_deref() == Some("task");
+        match self.node.describe_model(name).await {
+            Ok(model) => {
+                let inputs = model.inputs.iter();
+                let inputs = inputs.map(|input| format!("`{}` of {}", input.name, input.datatype));
+                let inputs = inputs.collect::<Vec<_>>().join(", ");
+                let error = format!("`{name}` is a model: it takes {inputs}, and no {BYTES}");
+                TaskError::invalid(error).with_field("inputs").into()
+            }
+            Err(none) if none.field.as_deref() == Some("model") && is_no_task => refused,
+            Err(error) => error.into(),
         }
     }
 
@@ -305,36 +350,6 @@ impl Inference {
             }
         };
         Some(Described::of_task(name, version))
-    }
-
-    /// Every model and task of the nodes in reach that the caller may run.
-    pub(crate) async fn list(&self, caller: &Caller) -> Result<Vec<(String, String)>, Refusal> {
-        // The mesh is searched for what may be on the list, not for a list of nothing, which anybody may ask for.
-        if !caller.holds_some(|right| matches!(right, Right::Infer(_))) {
-            return Ok(Vec::new());
-        }
-        let may = |name: &str| right(name).is_ok_and(|right| caller.holds(&right));
-        let models = self.node.models_of_mesh().await?.into_keys();
-        let mut all: Vec<(String, String)> = models.map(|name| (name, String::new())).collect();
-        let offers = match self.node.mesh() {
-            Some(_) => self
-                .node
-                .offers()
-                .await?
-                .into_iter()
-                .map(|offer| offer.offer)
-                .collect(),
-            None => vec![self.node.offer()],
-        };
-        let tasks = offers.into_iter().flat_map(|offer| offer.tasks);
-        // Models as tasks are there already, by their own names.
-        for task in tasks.filter(|task| !task.name.starts_with("model/")) {
-            all.push((task.name, task.version.to_string()));
-        }
-        all.retain(|(name, _)| may(name));
-        all.sort();
-        all.dedup();
-        Ok(all)
     }
 }
 

@@ -42,6 +42,17 @@ impl Objectives {
         Ok(objectives)
     }
 
+    /// The same within so many microseconds, too; 0 bounds nothing.
+    pub(super) fn within_too(self, microseconds: Option<u64>) -> Self {
+        let too = microseconds
+            .filter(|number| *number > 0)
+            .map(Duration::from_micros);
+        Self {
+            within: self.within.into_iter().chain(too).min(),
+            ..self
+        }
+    }
+
     fn check(&self) -> Result<(), TaskError> {
         let Bounds { accuracy, p95, cost } = self.bounds;
         let none = Bounds::default();
@@ -122,6 +133,25 @@ mod tests {
         };
         let within = Some(Duration::from_secs(1));
         assert_eq!(all, Ok(Objectives { bounds, within }));
+    }
+
+    #[test]
+    fn the_shorter_of_two_times_counts() {
+        let within = |own: Option<Duration>, too| {
+            let objectives = Objectives {
+                within: own,
+                ..Objectives::default()
+            };
+            objectives.within_too(too).within
+        };
+        let (short, long) = (Duration::from_millis(1), Duration::from_secs(1));
+        assert_eq!(within(Some(long), Some(1000)), Some(short));
+        assert_eq!(within(Some(short), Some(1_000_000)), Some(short));
+        assert_eq!(within(None, Some(1000)), Some(short));
+        assert_eq!(
+            (within(Some(long), Some(0)), within(None, None)),
+            (Some(long), None)
+        );
     }
 
     #[test]

@@ -17,7 +17,7 @@ use karman_node::inference::binary::{HEADER_LENGTH, WireBody, part};
 use karman_node::inference::{InferParameters, InferRequest, InferResponse};
 use karman_node::{InPath, TensorDescription};
 use karman_types::TaskError;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use utoipa::ToSchema;
 
@@ -70,6 +70,14 @@ pub(crate) struct ModelReady {
     ready: bool,
 }
 
+/// What is to be on a list of models and tasks.
+#[derive(Default, Deserialize, ToSchema)]
+#[serde(default)]
+pub(crate) struct IndexRequest {
+    /// Only those that are ready.
+    ready: bool,
+}
+
 /// A model or task that the caller may run.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct RepositoryEntry {
@@ -77,10 +85,10 @@ pub(crate) struct RepositoryEntry {
     name: String,
     /// Its version, where a list can know it.
     version: String,
-    /// `READY`.
+    /// `READY`; `UNAVAILABLE` where the gateway's node has it and knows that requests for it are refused.
     state: &'static str,
-    /// Why it is not.
-    reason: &'static str,
+    /// Why they are.
+    reason: String,
 }
 
 /// An error of the inference protocol.
@@ -180,22 +188,33 @@ async fn ready(State(inference): State<Inference>) -> Response {
     (status, Json(serde_json::json!({ "ready": ready }))).into_response()
 }
 
-/// The models and tasks of the mesh that the caller may run.
-#[utoipa::path(post, path = "/v2/repository/index", tag = "inference", responses(
-    (status = 200, body = Vec<RepositoryEntry>)))]
+/// The models and tasks of the mesh that the caller may run. It may come without a body.
+#[utoipa::path(post, path = "/v2/repository/index", tag = "inference", request_body = Option<IndexRequest>, responses(
+    (status = 200, body = Vec<RepositoryEntry>), (status = 400, body = InferenceError)))]
 async fn index(
     State(inference): State<Inference>,
     Extension(caller): Extension<Arc<Caller>>,
+    body: Bytes,
 ) -> Result<Json<Vec<RepositoryEntry>>, Wrong> {
-    let entry = |(name, version)| RepositoryEntry {
-        name,
-        version,
-        state: "READY",
-        reason: "",
+    let asked: IndexRequest = match body.is_empty() {
+        true => IndexRequest::default(),
+        false => serde_json::from_slice(&body).map_err(unread)?,
     };
-    Ok(Json(
-        inference.list(&caller).await?.into_iter().map(entry).collect(),
-    ))
+    let listed = inference.list(&caller, asked.ready).await?.into_iter();
+    let entries = listed.map(|listed| {
+        let (state, reason) = listed.state();
+        RepositoryEntry {
+            name: listed.name,
+            version: listed.version,
+            state,
+            reason,
+        }
+    });
+    Ok(Json(entries.collect()))
+}
+
+fn unread(error: serde_json::Error) -> TaskError {
+    TaskError::invalid(format!("the request does not read: {error}")).with_field("body")
 }
 
 /// What a model or task takes and gives.
@@ -252,12 +271,14 @@ fn model_version_ready() {}
 /// Runs a version of a model or task: like `/v2/models/{model}/infer`, where the model has this version.
 #[utoipa::path(post, path = "/v2/models/{model}/versions/{version}/infer", tag = "inference",
     params(("model" = String, Path), ("version" = String, Path),
+        ("Inference-Header-Content-Length" = Option<u64>, Header, description = "How long the JSON is, where bytes are behind it"),
         ("karman-within" = Option<String>, Header, description = "The longest time, as `200 ms`"),
         ("karman-accuracy" = Option<f64>, Header, description = "The share of right answers, from 0 to 1: at least this"),
         ("karman-p95" = Option<String>, Header, description = "95 of a hundred answers take at most this, as `50 ms`"),
         ("karman-cost" = Option<f64>, Header, description = "What the answer costs: at most this")),
-    request_body = InferRequest, responses(
-    (status = 200, body = InferResponse), (status = 400, body = InferenceError), (status = 401, body = InferenceError),
+    request_body(content((InferRequest = "application/json"), (Vec<u8> = "application/octet-stream"))), responses(
+    (status = 200, content((InferResponse = "application/json"), (Vec<u8> = "application/octet-stream"))),
+    (status = 400, body = InferenceError), (status = 401, body = InferenceError),
     (status = 403, body = InferenceError), (status = 404, body = InferenceError), (status = 408, body = InferenceError),
     (status = 412, body = InferenceError, description = "Nobody meets a bound; it is named"),
     (status = 413, body = InferenceError), (status = 422, body = InferenceError), (status = 429, body = InferenceError),
@@ -266,16 +287,19 @@ fn model_version_ready() {}
 fn infer_version() {}
 
 /// Runs a model or task. The body is JSON, or JSON with tensors as bytes behind it, where the header
-/// `Inference-Header-Content-Length` says how long the JSON is. `karman-within: 200 ms` bounds the time. With `karman-accuracy`,
-/// `karman-p95` or `karman-cost`, and where `model` is a capability, who answers is chosen among those that were measured. Headers of
-/// the response say what ran where and why.
+/// `Inference-Header-Content-Length` says how long the JSON is. `karman-within: 200 ms` bounds the time, and so does `timeout` among the
+/// parameters, in microseconds. With `karman-accuracy`, `karman-p95` or `karman-cost`, and where `model` is a capability, who answers is
+/// chosen among those that were measured. Headers of the response say what ran where and why.
 #[utoipa::path(post, path = "/v2/models/{model}/infer", tag = "inference",
-    params(("model" = String, Path), ("karman-within" = Option<String>, Header, description = "The longest time, as `200 ms`"),
+    params(("model" = String, Path),
+        ("Inference-Header-Content-Length" = Option<u64>, Header, description = "How long the JSON is, where bytes are behind it"),
+        ("karman-within" = Option<String>, Header, description = "The longest time, as `200 ms`"),
         ("karman-accuracy" = Option<f64>, Header, description = "The share of right answers, from 0 to 1: at least this"),
         ("karman-p95" = Option<String>, Header, description = "95 of a hundred answers take at most this, as `50 ms`"),
         ("karman-cost" = Option<f64>, Header, description = "What the answer costs: at most this")),
-    request_body = InferRequest, responses(
-    (status = 200, body = InferResponse), (status = 400, body = InferenceError), (status = 401, body = InferenceError),
+    request_body(content((InferRequest = "application/json"), (Vec<u8> = "application/octet-stream"))), responses(
+    (status = 200, content((InferResponse = "application/json"), (Vec<u8> = "application/octet-stream"))),
+    (status = 400, body = InferenceError), (status = 401, body = InferenceError),
     (status = 403, body = InferenceError), (status = 404, body = InferenceError), (status = 408, body = InferenceError),
     (status = 412, body = InferenceError, description = "Nobody meets a bound; it is named"),
     (status = 413, body = InferenceError), (status = 422, body = InferenceError), (status = 429, body = InferenceError),
@@ -306,16 +330,15 @@ pub(crate) async fn run(
     let _room = inference
         .admission
         .room_to_read(weight::of_json(&json), json.len())?;
-    let request: InferRequest = serde_json::from_slice(&json).map_err(|error| {
-        TaskError::invalid(format!("the request does not read: {error}")).with_field("body")
-    })?;
+    let request: InferRequest = serde_json::from_slice(&json).map_err(unread)?;
+    request.check()?;
     if request.inputs.len() > MOST_TENSORS {
         return Err(TaskError::limit(format!("a request has at most {MOST_TENSORS} inputs")).into());
     }
     let question = Question {
         inputs: binary::read(request.inputs, behind)?,
         wanted: request.outputs.iter().map(|wanted| wanted.name.clone()).collect(),
-        objectives: Objectives::of(headers)?,
+        objectives: Objectives::of(headers)?.within_too(request.parameters.timeout),
         model,
         version: version.clone(),
     };

@@ -48,7 +48,10 @@ impl Graph {
     }
 
     /// The edge of an output.
-    fn output(&self, name: &str) -> Result<usize, CutError> {
+    ///
+    /// # Errors
+    /// [`CutError::Output`].
+    pub fn output(&self, name: &str) -> Result<usize, CutError> {
         let name_of = |at: usize| self.edges[at].info.name.as_str();
         let found = self.outputs.iter().copied().find(|at| name_of(*at) == name);
         found.ok_or_else(|| {

@@ -82,7 +82,13 @@ impl Call {
             .collect();
         let path = format!("/tasks/{}", escape(&self.name));
         let called = Control::new(app)?.send(Method::POST, &path, &headers, input.body);
-        let answer = called.map_err(|error| answer::refused(error, &self.name))?;
+        let hint = || {
+            format!(
+                "`karman inspect` on the file of `{}` shows what it takes, where its manifest says so",
+                self.name
+            )
+        };
+        let answer = called.map_err(|error| answer::refused(error, hint))?;
         match self.accept {
             None => show(app, &answer),
             Some(promise) => accepted(app, &answer, promise),
@@ -134,7 +140,9 @@ pub(super) fn show(app: &App, answer: &Response<Bytes>) -> Result<(), TaskError>
         there,
     };
     answered.print(&app.output)?;
-    if let Some(There { node, tier, .. }) = there {
+    if let Some(There { node, tier, .. }) = there
+        && !is_here(app, node)
+    {
         let node = node.get(..8).unwrap_or(node);
         app.output.note(format!(
             "ran on {node} ({tier})   {}",
@@ -142,6 +150,12 @@ pub(super) fn show(app: &App, answer: &Response<Bytes>) -> Result<(), TaskError>
         ));
     }
     Ok(())
+}
+
+/// Whether this is the node of this folder.
+fn is_here(app: &App, node: &str) -> bool {
+    let keys = app.keys();
+    keys.is_ok_and(|keys| keys.node().id().to_string() == node)
 }
 
 fn text<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {

@@ -7,7 +7,7 @@ use clap::Args;
 use http::Method;
 use karman_node::{Deployed, DeployedOn, NodeStatus, PeerStatus, Sent};
 use karman_space::Priority;
-use karman_types::{TaskError, format_bytes, parse_duration};
+use karman_types::{ErrorKind, TaskError, format_bytes, parse_duration};
 use serde_json::json;
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use std::time::Duration;
 pub(crate) struct Deploy {
     /// A .wasm file, a project's folder, or a reference in a registry
     plugin: String,
-    /// On which nodes of the mesh: tier=edge, a node's id, or all [default: this node]
+    /// On which nodes of the mesh: tier=edge, a node's id, all, or several with commas [default: this node]
     #[arg(long, value_name = "SELECTOR")]
     on: Option<String>,
     /// If the node cannot be reached now, let the plugin wait for it this long, sealed; --on names one node
@@ -42,13 +42,8 @@ impl Deploy {
         // Asked first: without a node there is no point in building or pulling.
         let status: NodeStatus = control.get("/status")?;
         let source = Source::find(app, &self.plugin)?;
-        if let (Some(node), Some(wait)) = (&self.on, self.wait)
-            && !is_reached(&control, node)?
-        {
-            return self.run_later(app, &control, &source, (node, wait));
-        }
         if let Some(selector) = &self.on {
-            return self.run_on(app, &control, &source, selector);
+            return self.run_there(app, &control, &source, selector);
         }
         let options = [
             ("grant-asked", self.grant_asked),
@@ -83,17 +78,48 @@ impl Deploy {
 }
 
 impl Deploy {
-    /// Deploys on every node that the selector names; done when all of them have it.
-    fn run_on(&self, app: &App, control: &Control, source: &Source, selector: &str) -> Result<(), TaskError> {
+    /// Deploys on other nodes: now, or with `--wait` when the node can be reached.
+    fn run_there(
+        &self,
+        app: &App,
+        control: &Control,
+        source: &Source,
+        selector: &str,
+    ) -> Result<(), TaskError> {
+        let Some(wait) = self.wait else {
+            let deployed = self.order_on(app, control, source, selector)?;
+            return self.show(app, deployed);
+        };
+        if is_reached(control, selector)? {
+            // One that has just gone is still taken for reached.
+            let deployed = self.order_on(app, control, source, selector);
+            if !is_gone(&deployed) {
+                return self.show(app, deployed?);
+            }
+        }
+        self.run_later(app, control, source, (selector, wait))
+    }
+
+    /// Has every node that the selector names take the plugin.
+    fn order_on(
+        &self,
+        app: &App,
+        control: &Control,
+        source: &Source,
+        selector: &str,
+    ) -> Result<Vec<DeployedOn>, TaskError> {
         let (name, on) = (escape(&source.name), escape(selector));
         let path = format!("/mesh/plugins/{name}?on={on}&downgrade={}", self.downgrade);
-        let progress = app.progress(&format!("deploying {} on {selector}", source.name));
-        let deployed = control
-            .order::<Vec<DeployedOn>>(Method::POST, &path, source.bytes.clone().into())
-            .map_err(Worded::worded);
-        drop(progress);
+        let _progress = app.progress(&format!("deploying {} on {selector}", source.name));
+        control
+            .order(Method::POST, &path, source.bytes.clone().into())
+            .map_err(Worded::worded)
+    }
+
+    /// Prints what came of it on each node; done when all of them have it.
+    fn show(&self, app: &App, deployed: Vec<DeployedOn>) -> Result<(), TaskError> {
         let mut failed = Vec::new();
-        for DeployedOn { node, outcome } in deployed? {
+        for DeployedOn { node, outcome } in deployed {
             match outcome {
                 Ok(deployed) => {
                     app.output.result(
@@ -166,6 +192,18 @@ fn is_reached(control: &Control, node: &str) -> Result<bool, TaskError> {
         .any(|peer| peer.path.is_some() && peer.node.to_string().starts_with(node)))
 }
 
+/// Whether the one node that was asked did not answer, so that the plugin can wait for it.
+fn is_gone(deployed: &Result<Vec<DeployedOn>, TaskError>) -> bool {
+    let error = match deployed {
+        Err(error) => Some(error),
+        Ok(on) => match on.as_slice() {
+            [DeployedOn { outcome, .. }] => outcome.as_ref().err(),
+            _ => None,
+        },
+    };
+    error.is_some_and(|error| error.kind == ErrorKind::Unavailable)
+}
+
 fn priority(text: &str) -> Result<Priority, String> {
     let known = [Priority::Bulk, Priority::Normal, Priority::Expedited];
     let named = known.into_iter().find(|priority| json!(priority) == text);
@@ -199,4 +237,24 @@ fn text(deployed: &Deployed, node: &str) -> String {
         parts.push("state of the version before dropped".into());
     }
     parts.join("   ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use karman_types::NodeId;
+
+    #[test]
+    fn only_a_node_that_does_not_answer_is_waited_for() {
+        let gone = || TaskError::unavailable("no node in reach is `994d62a4`");
+        let on = |error| DeployedOn {
+            node: NodeId::of_key(b"node"),
+            outcome: Err(error),
+        };
+        assert!(is_gone(&Err(gone())) && is_gone(&Ok(vec![on(gone())])));
+        let denied = || TaskError::denied("no right `deploy:tiny`");
+        assert!(!is_gone(&Err(denied())) && !is_gone(&Ok(vec![on(denied())])));
+        // The others have it, so that there is nothing to leave behind for them.
+        assert!(!is_gone(&Ok(vec![on(gone()), on(gone())])));
+    }
 }

@@ -5,14 +5,17 @@ use crate::held::Held;
 use crate::output::table;
 use clap::Args;
 use karman_engine::{Engine, EngineOptions, Machine};
-use karman_infer::{BackendOptions, Backends, SearchPlaces, UseOnnxRuntime};
-use karman_node::{BackendChoice, Diagnosis, NodeConfig, NodeStatus};
+use karman_infer::Backends;
+use karman_node::{Diagnosis, HeldModel, ModelDevice, NodeConfig, NodeStatus, check_gpu, no_gpu_for};
 use karman_types::{ErrorKind, Language, TaskError, format_bytes};
-use rustix::fs::{Access, access};
+use rustix::fs::{Access, access, statvfs};
 use serde_json::json;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::path::Path;
+
+/// Less room than this on the disk of the state is soon none.
+const LITTLE: u64 = 64 << 20;
 
 /// `karman doctor`
 #[derive(Args, Debug)]
@@ -48,24 +51,32 @@ impl Finding {
     }
 }
 
+impl From<Diagnosis> for Finding {
+    fn from(diagnosis: Diagnosis) -> Self {
+        Self {
+            what: diagnosis.check.into(),
+            works: diagnosis.works,
+            found: diagnosis.found,
+            hint: diagnosis.hint,
+        }
+    }
+}
+
 impl Doctor {
-    /// Looks at everything; the exit code is 0 unless no plugin can run here.
+    /// Looks at everything; the exit code is 0 unless no plugin can run here, or no node for what its configuration says.
     pub(crate) fn run(&self, app: &App) -> Result<u8, TaskError> {
         let progress = app.progress("looking around");
         let engine = engine();
         let runs = engine.works;
         let mut findings = vec![engine, processor(), memory()];
         let (config, configured) = config(app);
+        let reads = configured.works;
         findings.push(configured);
         progress.step("looking for guest toolchains");
         findings.extend(toolchains(app));
         progress.step("looking for ONNX Runtime");
         findings.extend(backends(&config));
-        findings.push(folder(
-            "state",
-            &app.places.state,
-            "name another with --state or KARMAN_STATE",
-        ));
+        findings.push(state(&app.places.state));
         findings.push(folder(
             "cache",
             &app.places.cache,
@@ -76,10 +87,10 @@ impl Doctor {
         findings.push(Finding::good("interfaces", interfaces()));
         drop(progress);
         show(app, &findings)?;
-        Ok(if runs {
-            0
-        } else {
-            ErrorKind::Unavailable.exit_code()
+        Ok(match (runs, reads) {
+            (true, true) => 0,
+            (true, false) => ErrorKind::Invalid.exit_code(),
+            (false, _) => ErrorKind::Unavailable.exit_code(),
         })
     }
 }
@@ -218,17 +229,8 @@ fn toolchains(app: &App) -> impl Iterator<Item = Finding> {
 }
 
 fn backends(config: &NodeConfig) -> Vec<Finding> {
-    let onnxruntime = match (config.backend, &config.onnxruntime) {
-        (BackendChoice::Tract, _) => UseOnnxRuntime::Off,
-        (_, Some(path)) => UseOnnxRuntime::At(path.clone()),
-        (_, None) => UseOnnxRuntime::Find(SearchPlaces::from_env()),
-    };
-    let probe = std::env::current_exe().ok();
-    let backends = Backends::detect(&BackendOptions {
-        onnxruntime,
-        probe,
-        ..BackendOptions::default()
-    });
+    let (library, program) = (config.onnxruntime.as_deref(), std::env::current_exe().ok());
+    let backends = Backends::detect(&config.backend.options(library, program));
     let found = backends.all().map(|(name, backend)| {
         let what = match name {
             karman_infer::BackendName::OnnxRuntime => "onnxruntime",
@@ -261,6 +263,24 @@ fn folder(what: &'static str, path: &Path, hint: &str) -> Finding {
     }
 }
 
+/// The folder of the state, and whether its disk has room.
+fn state(path: &Path) -> Finding {
+    let found = folder("state", path, "name another with --state or KARMAN_STATE");
+    let there = path.ancestors().find(|folder| folder.exists());
+    let Some(Ok(disk)) = there.map(statvfs).filter(|_| found.works) else {
+        return found;
+    };
+    let free = disk.f_bavail.saturating_mul(disk.f_frsize);
+    match free < LITTLE {
+        false => found,
+        true => {
+            let message = format!("{} has {} left", path.display(), format_bytes(free));
+            let error = TaskError::unavailable(message).with_hint("free space on that disk");
+            Finding::bad("state", &error)
+        }
+    }
+}
+
 /// The running node, and what it finds when it looks at its mesh.
 fn node(app: &App) -> Vec<Finding> {
     let asked = Control::of_running(app).and_then(|control| {
@@ -273,37 +293,86 @@ fn node(app: &App) -> Vec<Finding> {
         Ok(Some((status, diagnoses))) => {
             let id = status.node.get(..8).unwrap_or(&status.node);
             let plugins = status.plugins.len();
-            let runs = format!("{id} ({}) runs with {plugins} plugins", status.tier);
-            let mesh = diagnoses.into_iter().map(|diagnosis| Finding {
-                what: diagnosis.check.into(),
-                works: diagnosis.works,
-                found: diagnosis.found,
-                hint: diagnosis.hint,
-            });
-            std::iter::once(Finding::good("node", runs)).chain(mesh).collect()
+            let drained = if status.drained { ", drained" } else { "" };
+            let runs = format!("{id} ({}) runs with {plugins} plugins{drained}", status.tier);
+            let mesh = diagnoses.into_iter().map(Finding::from);
+            let trouble = status.trouble.map(TaskError::unavailable);
+            let trouble = trouble.map(|trouble| Finding::bad("disk", &trouble));
+            let here = std::iter::once(Finding::good("node", runs));
+            here.chain(trouble).chain(mesh).collect()
         }
-        Ok(None) => vec![Finding::good("node", "none runs; `karman node up` starts one")],
+        Ok(None) => {
+            let none = Finding::good("node", "none runs; `karman node up` starts one");
+            std::iter::once(none).chain(clock(app)).collect()
+        }
         Err(error) => vec![Finding::bad("node", &error)],
     }
 }
 
-/// The models that are to run on the GPU and cannot; without any for it nothing is asked.
+/// The clock, where a node has been and none runs that looks at it.
+fn clock(app: &App) -> Option<Finding> {
+    let looked = Held::if_any(app).and_then(|held| match held {
+        Some(Held::Store(store)) => Diagnosis::of_clock(&store).map(Some),
+        _ => Ok(None),
+    });
+    match looked {
+        Ok(diagnosis) => diagnosis.map(Finding::from),
+        Err(error) => Some(Finding::bad("clock", &error)),
+    }
+}
+
+/// The models that are to run on the GPU and cannot, and those that are not there; without any for it nothing is asked.
 fn models(app: &App, config: &NodeConfig) -> Vec<Finding> {
     if config.gpu.models.is_empty() {
         return Vec::new();
     }
-    let asked = Held::if_any(app).and_then(|held| held.map(|held| held.models(config)).transpose());
-    match asked {
+    match held(app, config) {
         Ok(models) => {
-            let models = models.into_iter().flatten();
-            let refused = models.filter_map(|model| Some((model.name, model.refused?)));
+            let unknown = config
+                .gpu
+                .of_no_model(models.iter().map(|model| model.name.as_str()));
+            let unknown: Vec<Finding> = unknown.into_iter().map(of_no_model).collect();
+            let refused = models
+                .into_iter()
+                .filter_map(|model| Some((model.name, model.refused?)));
             let of = |(name, error): (String, TaskError)| Finding {
                 what: format!("model {name}").into(),
                 ..Finding::bad("model", &error)
             };
-            refused.map(of).collect()
+            refused.map(of).chain(unknown).collect()
         }
         Err(error) => vec![Finding::bad("models", &error)],
+    }
+}
+
+/// The models that this node holds. A node that runs knows whether there is a GPU for them; otherwise the drivers are asked now.
+fn held(app: &App, config: &NodeConfig) -> Result<Vec<HeldModel>, TaskError> {
+    let Some(held) = Held::if_any(app)? else {
+        return Ok(Vec::new());
+    };
+    let mut models = held.models(config)?;
+    if matches!(held, Held::Node(_)) {
+        return Ok(models);
+    }
+    let mut for_gpu = models
+        .iter_mut()
+        .filter(|model| model.refused.is_none() && config.gpu.model(&model.name) == Some(ModelDevice::Gpu))
+        .peekable();
+    if for_gpu.peek().is_some()
+        && let Ok(program) = std::env::current_exe()
+        && let Err(error) = check_gpu(&config.gpu, &program)
+    {
+        for_gpu.for_each(|model| model.refused = Some(no_gpu_for(&model.name, &error)));
+    }
+    Ok(models)
+}
+
+fn of_no_model(name: &str) -> Finding {
+    let says = "`[gpu.models]` of node.toml names it, and this node has no such model";
+    let hint = format!("correct the name, or add it: karman model add {name} FILE.onnx");
+    Finding {
+        what: format!("model {name}").into(),
+        ..Finding::bad("model", &TaskError::unavailable(says).with_hint(hint))
     }
 }
 

@@ -19,12 +19,22 @@ pub(crate) struct New {
     world: Template,
 }
 
+/// Each also goes by the name that a manifest has for it.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum Template {
+    #[value(alias = "karman:task/task")]
     Task,
+    #[value(hide = true, alias = "karman:task/warm-task")]
+    WarmTask,
+    #[value(hide = true, alias = "karman:task/task-stream")]
+    TaskStream,
+    #[value(alias = "karman:policy/select")]
     PolicySelect,
+    #[value(alias = "karman:policy/route")]
     PolicyRoute,
+    #[value(alias = "karman:policy/place")]
     PolicyPlace,
+    #[value(alias = "karman:federated/strategy")]
     Strategy,
 }
 
@@ -46,6 +56,8 @@ impl New {
         };
         let world = match self.world {
             Template::Task => World::Task,
+            Template::WarmTask => return Err(from_task("warm-task", "say `warm = true`")),
+            Template::TaskStream => return Err(from_task("task-stream", "name it as `world`")),
             Template::PolicySelect => World::PolicySelect,
             Template::PolicyRoute => World::PolicyRoute,
             Template::PolicyPlace => World::PolicyPlace,
@@ -65,4 +77,12 @@ impl New {
         app.output.note(format!("next: cd {name} && karman build"));
         Ok(())
     }
+}
+
+/// What has no template begins as a task.
+fn from_task(world: &str, says: &str) -> TaskError {
+    let error = TaskError::invalid(format!("there is no template of karman:task/{world}"));
+    error.with_field("world").with_hint(format!(
+        "begin with `--world task`, include `karman:task/{world}@0.1.0` in wit/plugin.wit and {says} in karman.toml"
+    ))
 }

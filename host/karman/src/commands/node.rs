@@ -1,4 +1,5 @@
 mod join;
+mod reset_clock;
 
 use crate::app::App;
 use crate::cli;
@@ -6,9 +7,10 @@ use crate::commands::build::list;
 use crate::commands::serve;
 use crate::control::{Control, escape};
 use crate::error::Worded;
-use crate::held::Held;
+use crate::held::{self, Held};
 use crate::input;
 use crate::link_profile;
+use crate::load::note_unasked;
 use crate::logging;
 use crate::parent;
 use crate::source::Source;
@@ -19,6 +21,7 @@ use join::Given;
 use karman_node::{ComputeProfile, LogEvent, LogRing, NodeConfig, TaskState, TaskStatus};
 use karman_package::{Package, PublicKey, ReadLimits};
 use karman_types::{Grant, NodeId, TaskError, Tier, from_toml};
+use reset_clock::ResetClock;
 use rustix::process::Pid;
 use serde_json::json;
 use std::net::SocketAddr;
@@ -47,7 +50,7 @@ pub(crate) enum Verb {
     /// Show who this node is: its id, and the key that an invitation for it names
     #[command(after_help = "Examples:\n  karman node id\n  karman node id --long")]
     Id(Id),
-    /// Allow a plugin what it asks for
+    /// Allow a plugin what it asks for, or take it back
     #[command(
         after_help = "Examples:\n  karman node grant classify http:tiles.example\n  karman node grant classify http:tiles.example --revoke"
     )]
@@ -58,6 +61,9 @@ pub(crate) enum Verb {
     /// Take the node out of service: it takes nothing new, and what waits goes to other nodes
     #[command(after_help = "Examples:\n  karman node drain\n  karman node drain --json")]
     Drain,
+    /// Have a stopped node believe its clock again, after that was once ahead
+    #[command(after_help = "Examples:\n  karman node reset-clock\n  karman node reset-clock --json")]
+    ResetClock(ResetClock),
 }
 
 /// `karman node up`
@@ -126,6 +132,7 @@ impl Node {
             Verb::Logs(verb) => verb.run(app),
             Verb::Drain => drain(app),
             Verb::Id(verb) => verb.run(app),
+            Verb::ResetClock(verb) => verb.run(app),
         }
     }
 }
@@ -211,7 +218,7 @@ impl Up {
         let mut config = app.config()?;
         config.listen = self.listen.unwrap_or(config.listen);
         config.mesh.listen = self.mesh_listen.unwrap_or(config.mesh.listen);
-        config.tier = self.tier.unwrap_or(config.tier);
+        config.tier = self.tier.or(config.tier);
         if let Some(file) = &self.compute_profile {
             config.compute = compute_profile(file)?;
         }
@@ -239,23 +246,35 @@ impl Up {
 impl Allow {
     fn run(&self, app: &App) -> Result<(), TaskError> {
         let held = Held::open(app)?;
-        let identity = match held
-            .installed()?
-            .into_iter()
-            .find(|plugin| plugin.name == self.plugin)
-        {
-            Some(plugin) => plugin.identity,
-            None => self.identity_of_file(app)?,
+        let installed = held.installed()?;
+        let (identity, file) = match installed.into_iter().find(|plugin| plugin.name == self.plugin) {
+            Some(plugin) => (plugin.identity, None),
+            None => {
+                let package = self.file(app)?;
+                (package.identity().to_string(), Some(package))
+            }
         };
+        if !self.revoke {
+            app.home().must_not_be_granted(&self.grants)?;
+        }
         let now = held.allow(&identity, &self.grants, self.revoke)?;
         let name = &self.plugin;
         app.output.result(
             || format!("{name}   allowed: {}", list(now.iter())),
             || json!({ "plugin": name, "identity": identity, "allowed": now }),
-        )
+        )?;
+        let used = match file {
+            Some(package) => held::used_by(&package),
+            // It is allowed by now, whatever the plugin's file says.
+            None => held.used(&identity).unwrap_or_default(),
+        };
+        if let Some(used) = used.filter(|_| !self.revoke) {
+            note_unasked(app, name, &used, self.grants.iter());
+        }
+        Ok(())
     }
 
-    fn identity_of_file(&self, app: &App) -> Result<String, TaskError> {
+    fn file(&self, app: &App) -> Result<Package, TaskError> {
         if !Path::new(&self.plugin).exists() {
             return Err(
                 TaskError::invalid(format!("no plugin `{}` is installed here", self.plugin))
@@ -266,8 +285,7 @@ impl Allow {
             );
         }
         let source = Source::local(app, Path::new(&self.plugin))?;
-        let package = Package::read(&source.bytes, &ReadLimits::default()).map_err(Worded::worded)?;
-        Ok(package.identity().to_string())
+        Package::read(&source.bytes, &ReadLimits::default()).map_err(Worded::worded)
     }
 }
 

@@ -38,7 +38,13 @@ impl Replay {
         if let Some(file) = &self.save {
             replace(file, &bytes)?;
         }
-        let log = DecisionLog::read(&bytes)?;
+        let log = DecisionLog::read(&bytes).map_err(|error| match &self.log {
+            Some(file) => TaskError {
+                message: format!("{}: {}", file.display(), error.message),
+                ..error
+            },
+            None => error,
+        })?;
         let replayed = match log.policies.is_empty() {
             true => replay(&log.entries),
             false => replay_with(&log.entries, &policies(app, &log)?),

@@ -111,14 +111,13 @@ impl Once<'_> {
         };
         let context = self.runtime.context(self.call.within);
         let called = self.app.block_on(self.plugin.call(request, context));
-        let (response, report) =
-            called.map_err(|error| answer::refused(error, &self.plugin.manifest().name))?;
+        let (response, report) = called.map_err(|error| self.refused(error))?;
         self.print(&response, &report)
     }
 
     fn stream(&self, input: Option<&str>) -> Result<(), TaskError> {
         let output = &self.app.output;
-        let refused = |error| answer::refused(error, &self.plugin.manifest().name);
+        let refused = |error| self.refused(error);
         let context = self.runtime.context(self.call.within);
         let called = self.app.block_on(async {
             let request = self.stream_request(input)?;
@@ -134,6 +133,15 @@ impl Once<'_> {
             return Ok(());
         };
         self.print(&response, &report)
+    }
+
+    fn refused(&self, error: TaskError) -> TaskError {
+        let manifest = self.plugin.manifest();
+        let name = &manifest.name;
+        answer::refused(error, || match &manifest.task {
+            Some(_) => format!("`karman inspect` on the file of `{name}` shows what it takes"),
+            None => format!("`{name}` itself refuses the input: correct it"),
+        })
     }
 
     fn print(&self, response: &TaskResponse, report: &CallReport) -> Result<(), TaskError> {

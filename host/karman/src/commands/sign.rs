@@ -14,12 +14,7 @@ pub(crate) struct Sign {
     #[arg(required_unless_present = "new_key")]
     file: Option<PathBuf>,
     /// The secret key to sign with
-    #[arg(
-        long,
-        value_name = "KEYFILE",
-        required_unless_present = "new_key",
-        requires = "file"
-    )]
+    #[arg(long, value_name = "KEYFILE", requires = "file")]
     key: Option<PathBuf>,
     /// Write the signed file here instead
     #[arg(short, long, value_name = "FILE", conflicts_with = "new_key")]
@@ -36,7 +31,9 @@ impl Sign {
         }
         let (Some(file), Some(key)) = (&self.file, &self.key) else {
             return Err(
-                TaskError::invalid("a file and a key are needed").with_hint("karman sign FILE --key KEYFILE")
+                TaskError::invalid("`karman sign` needs a secret key: --key KEYFILE")
+                    .with_field("key")
+                    .with_hint("`karman sign --new-key FILE` makes a key"),
             );
         };
         let key = SecretKey::read(key).map_err(Worded::worded)?;

@@ -79,7 +79,10 @@ impl One {
 
     fn cancel(&self, app: &App, control: &Control) -> Result<(), TaskError> {
         let path = format!("{}?withdraw=true", self.path());
-        print(app, &control.order(Method::DELETE, &path, Bytes::new())?)
+        let status: TaskStatus = control.order(Method::DELETE, &path, Bytes::new())?;
+        // It ends as soon as that is on the disk; what runs of it is stopped.
+        let words = || format!("{}   {}   withdrawn", status.task, status.name);
+        app.output.result(words, || json!(status))
     }
 }
 
@@ -96,13 +99,17 @@ impl Outcome {
             }
             if started.elapsed() >= self.wait {
                 let status: TaskStatus = control.get(&self.of.path())?;
-                return Err(TaskError::deadline(format!(
-                    "task {} has not ended within {}: {}",
-                    self.of.task,
-                    format_duration(self.wait),
-                    word(status.state)
-                ))
-                .with_hint("wait longer with --wait"));
+                let (task, state) = (self.of.task, word(status.state));
+                let (within, hint) = match self.wait.is_zero() {
+                    true => (String::new(), "wait for it with --wait"),
+                    false => (
+                        format!(" within {}", format_duration(self.wait)),
+                        "wait longer with --wait",
+                    ),
+                };
+                let why = status.why.map(|why| format!(", {why}")).unwrap_or_default();
+                let says = format!("task {task} has not ended{within}: {state}{why}");
+                return Err(TaskError::deadline(says).with_hint(hint));
             }
         };
         call::show(app, &answer)?;
@@ -130,7 +137,7 @@ fn row(status: &TaskStatus) -> Vec<String> {
     let nodes: Vec<String> = status.nodes.iter().map(|node| node.short()).collect();
     let more = match (&status.error, nodes.is_empty()) {
         (Some(error), _) => error.message.clone(),
-        (None, true) => String::new(),
+        (None, true) => status.why.clone().unwrap_or_default(),
         (None, false) => format!("on {}", nodes.join(", ")),
     };
     vec![

@@ -28,11 +28,19 @@ impl Top {
             tier,
             allocation,
             mesh,
+            drained,
+            trouble,
             plugins,
         } = status;
         let mesh = mesh.map(|mesh| format!("   mesh {mesh}")).unwrap_or_default();
-        app.output
-            .note(format!("node {} ({tier}){mesh}   {allocation}", self.cut(&node)));
+        let drained = if drained { "   drained" } else { "" };
+        app.output.note(format!(
+            "node {} ({tier}){mesh}   {allocation}{drained}",
+            self.cut(&node)
+        ));
+        if let Some(trouble) = trouble {
+            app.output.note(trouble);
+        }
         let names = [
             "NAME", "VERSION", "ID", "WORLD", "CALLS", "RUNNING", "ERRORS", "MEMORY",
         ];

@@ -11,7 +11,7 @@ use serde_json::json;
 pub(crate) struct Undeploy {
     /// The plugin's name
     name: String,
-    /// On which nodes of the mesh: tier=edge, a node's id, or all [default: this node]
+    /// On which nodes of the mesh: tier=edge, a node's id, all, or several with commas [default: this node]
     #[arg(long, value_name = "SELECTOR")]
     on: Option<String>,
 }

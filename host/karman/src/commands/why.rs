@@ -1,4 +1,5 @@
 use crate::app::App;
+use crate::commands::flow::waits;
 use crate::control::Control;
 use clap::Args;
 use karman_node::{FlowEnding, FlowState, FlowStatus};
@@ -14,7 +15,7 @@ pub(crate) struct Why {
 }
 
 impl Why {
-    /// Tells what was decided, and of a run that failed or was withdrawn why it ended like that.
+    /// Tells what was decided, what a run waits for, and of one that failed or was withdrawn why it ended like that.
     pub(crate) fn run(&self, app: &App) -> Result<(), TaskError> {
         let control = Control::new(app)?;
         let told: Vec<Told> = control.get(&format!("/flows/{}/why", self.request))?;
@@ -22,10 +23,19 @@ impl Why {
             app.output.result(|| told.to_string(), || json!(told))?;
         }
         let status = self.run_status(&control)?;
-        match status.as_ref().and_then(FlowEnding::of) {
-            Some(ending) => app.output.result(|| ending.to_string(), || json!(ending)),
-            None if told.is_empty() => Err(self.nothing(status.as_ref())),
-            None => Ok(()),
+        if let Some(ending) = status.as_ref().and_then(FlowEnding::of) {
+            return app.output.result(|| ending.to_string(), || json!(ending));
+        }
+        let waits = status.as_ref().map(waits).unwrap_or_default();
+        for waits in &waits {
+            app.output.result(
+                || waits.clone(),
+                || json!({ "flow": self.request, "waits": waits }),
+            )?;
+        }
+        match told.is_empty() && waits.is_empty() {
+            true => Err(self.nothing(status.as_ref())),
+            false => Ok(()),
         }
     }
 

@@ -1,28 +1,22 @@
 use crate::membership::{Kind, Member, MembershipError, Signed, UnixTime};
+use crate::seal::{self, Private};
 use crate::standing::Standing;
 use bytes::Bytes;
 use ed25519_compact::{KeyPair, PublicKey, Seed, x25519};
-use hpke::aead::ChaCha20Poly1305;
-use hpke::kdf::HkdfSha256;
-use hpke::kem::X25519HkdfSha256;
-use hpke::{Deserializable, HpkeError, Kem, OpModeR, OpModeS, Serializable};
 use karman_types::{Digest, NodeId, TaskError};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
 /// What the key that seals an envelope is for.
-const INFO: &[u8] = b"karman-envelope/1";
-/// The sender's share of that key goes in front.
-const SHARE: usize = 32;
+const PURPOSE: &[u8] = b"karman-envelope/1";
 /// The length of the statement stands before it.
 const LENGTH: usize = 4;
 
 /// A sealed request to a node that cannot be reached now.
 ///
 /// It is stated by a member ([`Signed`]: membership, rights and expiry go with it), together with the digest of what it
-/// brings, and sealed to the destination: HPKE in base mode with DHKEM(X25519, HKDF-SHA256), HKDF-SHA256 and
-/// ChaCha20-Poly1305 (RFC 9180), bound to the mesh. The destination's key is the Montgomery form of its Ed25519 key: the one
-/// key pair serves for both (Thormarker, "On using the same key pair for Ed25519 and an X25519 based KEM", 2021).
+/// brings, and sealed to the destination by HPKE (RFC 9180), bound to the mesh. The destination's key is the Montgomery form of its
+/// Ed25519 key: the one key pair serves for both (Thormarker, "On using the same key pair for Ed25519 and an X25519 based KEM", 2021).
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub struct Envelope {
     /// The node that shall do it.
@@ -77,16 +71,9 @@ impl Envelope {
         let signed = standing.sign(Kind::Envelope, says.into())?.encode();
         let length = u32::try_from(signed.len()).map_err(|error| internal(&error))?;
         let plain = [&length.to_le_bytes(), &signed[..], content].concat();
-        let key = public(key).ok_or_else(|| TaskError::invalid("the node's key is no point on the curve"))?;
-        let (share, sealed) = hpke::single_shot_seal::<ChaCha20Poly1305, HkdfSha256, X25519HkdfSha256>(
-            &OpModeS::Base,
-            &key,
-            INFO,
-            &plain,
-            standing.mesh().as_bytes(),
-        )
-        .map_err(|error| internal(&error))?;
-        Ok([&share.to_bytes()[..], &sealed].concat())
+        let sealed = x25519::PublicKey::from_ed25519(&PublicKey::new(*key)).ok();
+        let sealed = sealed.and_then(|key| seal::seal(&key, PURPOSE, standing.mesh().as_bytes(), &plain));
+        sealed.ok_or_else(|| TaskError::invalid("the node's key is no point on the curve"))
     }
 
     /// Opens what was sealed to this node, and judges who sent it: the sender, what it asks, and what it brings.
@@ -94,11 +81,8 @@ impl Envelope {
     /// # Errors
     /// `invalid` when it was changed, or sealed to another; those of [`judge`](Self::judge).
     pub fn open(sealed: &[u8], standing: &Standing) -> Result<(Member, Self, Bytes), TaskError> {
-        let (share, sealed) = sealed
-            .split_at_checked(SHARE)
-            .ok_or_else(|| wrong("is cut off"))?;
-        let plain = unseal(share, sealed, standing)
-            .map_err(|_| wrong("was not sealed to this node, or was changed on the way"))?;
+        let plain = unseal(sealed, standing)
+            .ok_or_else(|| wrong("was not sealed to this node, or was changed on the way"))?;
         Self::judge(plain.into(), standing)
     }
 
@@ -153,33 +137,12 @@ fn wrong(why: &str) -> TaskError {
     TaskError::invalid(format!("the envelope {why}")).with_field("envelope")
 }
 
-type Public = <X25519HkdfSha256 as Kem>::PublicKey;
-type Private = <X25519HkdfSha256 as Kem>::PrivateKey;
-type Share = <X25519HkdfSha256 as Kem>::EncappedKey;
-
-fn public(key: &[u8; 32]) -> Option<Public> {
-    let key = x25519::PublicKey::from_ed25519(&PublicKey::new(*key)).ok()?;
-    Public::from_bytes(&key[..]).ok()
-}
-
-fn unseal(share: &[u8], sealed: &[u8], standing: &Standing) -> Result<Vec<u8>, HpkeError> {
+fn unseal(sealed: &[u8], standing: &Standing) -> Option<Vec<u8>> {
     let pair = KeyPair::from_seed(Seed::new(*standing.seed()));
-    let key = x25519::SecretKey::from_ed25519(&pair.sk).map_err(|_| HpkeError::ValidationError)?;
-    let (key, share) = (Private::from_bytes(&key[..])?, Share::from_bytes(share)?);
+    let key = Private::from_bytes(&x25519::SecretKey::from_ed25519(&pair.sk).ok()?[..])?;
     // It may have been sealed before the mesh got the root key that it has now.
-    let tried = standing.meshes().into_iter().map(|mesh| {
-        hpke::single_shot_open::<ChaCha20Poly1305, HkdfSha256, X25519HkdfSha256>(
-            &OpModeR::Base,
-            &key,
-            &share,
-            INFO,
-            sealed,
-            mesh.as_bytes(),
-        )
-    });
-    tried
-        .reduce(|first, next| first.or(next))
-        .unwrap_or(Err(HpkeError::OpenError))
+    let mut meshes = standing.meshes().into_iter();
+    meshes.find_map(|mesh| key.open(PURPOSE, mesh.as_bytes(), sealed))
 }
 
 #[cfg(test)]

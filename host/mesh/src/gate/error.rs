@@ -8,6 +8,15 @@ pub enum GateError {
     /// The other side is no member of this mesh, or not any more.
     #[error("the other side's membership: {0}")]
     NotAMember(#[from] MembershipError),
+    /// What this node has of its own from the mesh does not hold, or cannot be made.
+    #[error("this node's own membership: {0}")]
+    Own(#[source] MembershipError),
+    /// An invitation lets nobody in.
+    #[error("the invitation: {0}")]
+    Invitation(#[source] MembershipError),
+    /// This node is an issuer, and may not sign that.
+    #[error(transparent)]
+    Issuer(MembershipError),
     /// The other side did not let us in.
     #[error("the other side refused us: {0}")]
     Refused(String),
@@ -59,10 +68,30 @@ pub enum GateError {
     /// Only issuers admit and revoke.
     #[error("this node is no issuer: do it where the mesh was made, or at a node with the right `issue`")]
     NoIssuer,
+    /// Only the root key itself puts out who holds it.
+    #[error(
+        "that node holds the root key, or every right by it: only that key puts it out (`karman mesh revoke` where the root key is)"
+    )]
+    HoldsRoot,
+    /// Only the machine with the root key replaces it.
+    #[error(
+        "this node does not hold the root key of its mesh, or one that was replaced: do it on the machine that does"
+    )]
+    NoRoot,
     /// The next root key has to lie ready, with its backup made, before it takes the place of the present one.
     #[error("no root key lies ready to take the place of the present one: `karman mesh rotate` makes it")]
     NoNextRoot,
     /// What must be remembered could not be.
     #[error("{0}")]
     Store(String),
+}
+
+impl GateError {
+    /// The reason that one hears who is not let in.
+    pub(super) fn told(&self) -> String {
+        match self {
+            Self::NotAMember(error) => format!("this node's membership: {error}"),
+            error => error.to_string(),
+        }
+    }
 }

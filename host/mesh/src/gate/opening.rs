@@ -75,7 +75,8 @@ fn welcome(standing: &Standing, key: &[u8; 32], hello: &Hello) -> Result<(Member
             (member, next)
         }
         Credential::Invitation(word) => {
-            let membership = standing.redeem(&word.parse::<Invitation>()?, key)?;
+            let invitation: Invitation = word.parse().map_err(GateError::Invitation)?;
+            let membership = standing.redeem(&invitation, key)?;
             (standing.verify(&membership, key)?, Some(membership))
         }
         // Both were answered before.
@@ -102,7 +103,7 @@ pub(super) async fn turn_away(
     let reply = match error {
         GateError::NoIssuer => Reply::NoIssuer,
         GateError::Busy => Reply::Busy,
-        _ => Reply::Refused(error.to_string()),
+        _ => Reply::Refused(error.told()),
     };
     if WELCOME.write(stream, &reply).await.is_ok() && flush(stream).await.is_ok() {
         linger(stream).await;

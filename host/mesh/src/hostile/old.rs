@@ -34,7 +34,7 @@ fn about() -> About {
 impl Scene {
     /// Goes through the gate like a member, and says at its end that it knows of these revocations.
     pub(super) async fn ends_with(&self, key: &Keypair, says: &Hello, list: &[u8]) {
-        let (mut muxer, stream) = self.connect(key).await;
+        let (mut muxer, stream) = self.connect(key).await.unwrap();
         let mut stream = stream.compat();
         let talking = async {
             HELLO.write(&mut stream, says).await.unwrap();

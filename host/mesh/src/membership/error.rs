@@ -23,6 +23,19 @@ pub enum MembershipError {
         /// The time it was judged by.
         now: UnixTime,
     },
+    /// Its time is over by the newest time that who judges it has seen, and not by the clock there.
+    #[error(
+        "it was good until {not_after}; the node that judges it has seen {seen}, and its clock shows {clock}; set that clock, or \
+         where it is right, stop that node and run `karman node reset-clock` there"
+    )]
+    ClockBehind {
+        /// The last second it was good for.
+        not_after: UnixTime,
+        /// The newest time seen, by which it was judged.
+        seen: UnixTime,
+        /// What the clock showed.
+        clock: UnixTime,
+    },
     /// The mesh has excluded the node, or the issuer that signed for it.
     #[error(
         "node {node} is revoked; if it is to come back, give it a new key (`keys/node.key`) and invite it again, and \
@@ -81,12 +94,10 @@ pub enum MembershipError {
         why: &'static str,
     },
     /// The invitation was redeemed before. Returned by those who remember the ids of redeemed invitations.
-    #[error(
-        "this invitation was used before; each is for one node, ask for a new one (`karman mesh invite`)"
-    )]
+    #[error("it was used before; each invitation is for one node, ask for a new one (`karman mesh invite`)")]
     Used,
     /// The invitation was taken back before anybody had used it.
-    #[error("this invitation was withdrawn; ask for a new one (`karman mesh invite`)")]
+    #[error("it was withdrawn; ask for a new invitation (`karman mesh invite`)")]
     Withdrawn,
     /// Signed by a root key that the mesh has replaced, longer ago than that key holds.
     #[error(
@@ -156,6 +167,7 @@ impl MembershipError {
         match self {
             Self::Foreign { .. }
             | Self::Expired { .. }
+            | Self::ClockBehind { .. }
             | Self::Revoked { .. }
             | Self::WrongKey { .. }
             | Self::NotAnIssuer { .. }

@@ -35,6 +35,12 @@ pub struct Member {
 }
 
 impl Member {
+    /// Whether it holds the root key, as far as its membership tells: that key has signed it, with every right. Only the root key
+    /// puts it out.
+    pub fn holds_root(&self) -> bool {
+        self.issuer.is_none() && self.rights.covers(&Rights::all())
+    }
+
     /// For how long the membership was given.
     pub(crate) const fn life(&self) -> Duration {
         Duration::from_secs(self.not_after.seconds().saturating_sub(self.issued.seconds()))
@@ -71,11 +77,7 @@ impl Membership {
         let (signer, token) = self.read(mesh)?;
         let claims = &token.claims;
         check_key(&claims.key, connection_key)?;
-        revoked.check(&claims.key)?;
-        signer.stands(now, revoked)?;
-        check_time(claims.terms.not_after, now)?;
-        token.authorize(connection_key, now)?;
-        Ok(Member {
+        let member = Member {
             key: claims.key,
             node: NodeId::of_key(&claims.key),
             issuer: match &signer {
@@ -86,7 +88,17 @@ impl Membership {
             rights: claims.terms.rights.clone(),
             issued: claims.issued.max(signer.since()).min(claims.terms.not_after),
             not_after: claims.terms.not_after,
-        })
+        };
+        revoked.check_member(&member)?;
+        signer.stands(now, revoked)?;
+        check_time(claims.terms.not_after, now)?;
+        token.authorize(connection_key, now)?;
+        Ok(member)
+    }
+
+    /// The tier that it gives in this mesh, whether or not it holds now.
+    pub(crate) fn tier(&self, mesh: &MeshKey) -> Result<Tier, MembershipError> {
+        Ok(self.read(mesh)?.1.claims.terms.tier)
     }
 
     /// The CBOR form.

@@ -1,14 +1,15 @@
 use super::signer::Signer;
 use super::statement::Statement;
 use super::wire::{self, Fixed};
-use super::{MembershipError, MeshKey, UnixTime};
+use super::{Member, MembershipError, MeshKey, UnixTime};
 use bytes::Bytes;
 use karman_types::{Digest, NodeId};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 const FIELD: &str = "revocations";
 
-/// The statement that a node is no longer a member, signed by the root key or an issuer with the right `revoke`.
+/// The statement that a node is no longer a member, signed by the root key or an issuer with the right `revoke`. Of who holds the root
+/// key, only that key says so.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Revocation {
     node: [u8; 32],
@@ -65,6 +66,11 @@ impl Revocation {
             issuer,
             signature: Statement::Revocation.sign(seed, &body(&mesh, node, at)),
         }
+    }
+
+    /// Whether the root key itself has signed it.
+    pub(crate) const fn is_of_root(&self) -> bool {
+        self.issuer.is_none()
     }
 
     /// Of two for the same node, the lower one is kept.
@@ -191,6 +197,15 @@ impl Revocations {
             });
         }
         Ok(())
+    }
+
+    /// Refuses a member that is revoked. No issuer puts out who holds the root key: what others have signed of that one is passed on, and
+    /// does not count.
+    pub(crate) fn check_member(&self, member: &Member) -> Result<(), MembershipError> {
+        match self.entries.get(&member.key) {
+            Some(revocation) if revocation.is_of_root() || !member.holds_root() => self.check(&member.key),
+            _ => Ok(()),
+        }
     }
 
     fn take(&mut self, revocations: impl IntoIterator<Item = Revocation>) -> Result<usize, MembershipError> {

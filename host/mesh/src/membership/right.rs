@@ -1,4 +1,4 @@
-use karman_types::pattern_matches;
+use karman_types::{is_of_a_name, pattern_matches};
 use std::fmt;
 use std::str::FromStr;
 
@@ -104,7 +104,7 @@ impl FromStr for Pattern {
 
     // Nothing that would need an escape in a token's text.
     fn from_str(text: &str) -> Result<Self, &'static str> {
-        let plain = |c: u8| c.is_ascii_alphanumeric() || b"-_./:@#+~*".contains(&c);
+        let plain = |byte| is_of_a_name(byte) || byte == b'*';
         if text.is_empty() || text.len() > 128 || !text.bytes().all(plain) {
             return Err("a pattern has 1 to 128 letters, digits and `-_./:@#+~*`");
         }

@@ -20,6 +20,22 @@ impl Rights {
         }
     }
 
+    /// Every right there is: what the holder of the root key has.
+    pub fn all() -> Self {
+        let all = [
+            "bucket-read:*",
+            "bucket-write:*",
+            "call:*",
+            "deploy:*",
+            "drain",
+            "issue",
+            "revoke",
+        ];
+        all.iter()
+            .map(|right| right.parse::<Right>().expect("a right of ours"))
+            .collect()
+    }
+
     /// Whether one of them allows what `asked` names.
     pub fn allows(&self, asked: &Right) -> bool {
         self.0.iter().any(|held| held.covers(asked))

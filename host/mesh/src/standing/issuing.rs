@@ -2,12 +2,12 @@
 
 use super::Standing;
 use super::roots::Roots;
-use crate::gate::GateError;
+use crate::gate::{GateError, peer_of};
 use crate::membership::{
-    Charter, Invitation, Issuer, Membership, MembershipError, Revocations, Right, Rights, RootKey, Terms,
-    UnixTime,
+    Charter, Invitation, Issuer, Membership, MembershipError, Revocations, Rights, RootKey, Terms, UnixTime,
 };
 use karman_store::{Redeemed, Store};
+use karman_types::Tier;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -35,11 +35,19 @@ impl Standing {
     pub(super) fn admit_itself(&self, issuer: &Issuer) -> Result<(), GateError> {
         let now = self.now();
         let terms = Terms {
-            tier: self.tier,
-            rights: everything(),
+            tier: self.tier.or_else(|| self.tier_before()).unwrap_or_default(),
+            rights: Rights::all(),
             not_after: now.after(ROOT_LASTS),
         };
-        self.keep(issuer.issue(&self.key, &terms, now)?)
+        let own = issuer.issue(&self.key, &terms, now).map_err(GateError::Own)?;
+        self.keep(own)
+    }
+
+    /// The tier that it had by its membership so far, however long ago that ended.
+    fn tier_before(&self) -> Option<Tier> {
+        let (own, roots) = (self.membership()?, self.roots.read());
+        let read = roots.under(UnixTime::default(), |mesh, _| own.tier(mesh));
+        Some(read.ok()?.0)
     }
 
     /// Renews the membership of the node that holds the root key where that is due: nobody else does.
@@ -83,7 +91,7 @@ impl Standing {
     /// An invitation for one node, good until `expires`, that leads to these addresses of issuers.
     ///
     /// # Errors
-    /// `NoIssuer` when this node may not invite, `NotAMember` for terms that it may not give or too many addresses.
+    /// `NoIssuer` when this node may not invite, `Issuer` for terms that it may not give or too many addresses.
     pub fn invite(
         &self,
         terms: &Terms,
@@ -92,32 +100,44 @@ impl Standing {
         addresses: Vec<String>,
     ) -> Result<Invitation, GateError> {
         let issuer = self.issuer().ok_or(GateError::NoIssuer)?;
-        Ok(issuer.invite(terms, expires, for_node, addresses, self.now())?)
+        let invited = issuer.invite(terms, expires, for_node, addresses, self.now());
+        invited.map_err(GateError::Issuer)
     }
 
     /// Puts a node out of the mesh. Others learn it at their next contact.
     ///
     /// # Errors
-    /// `NotAMember` when this node may not revoke, else what the store refuses.
+    /// `NoIssuer` or `Issuer` when this node may not revoke, `HoldsRoot` when it may not revoke that one, else what the store refuses.
     pub fn revoke(&self, node: &[u8; 32]) -> Result<(), GateError> {
         let issuer = self.issuer().ok_or(GateError::NoIssuer)?;
-        let revocation = issuer.revoke(node, self.now())?;
+        let revocation = issuer.revoke(node, self.now()).map_err(GateError::Issuer)?;
+        if !issuer.is_root() && self.holds_root_there(node) {
+            return Err(GateError::HoldsRoot);
+        }
         let mut roots = self.roots.write();
-        roots.revoked.add(revocation)?;
+        roots.revoked.add(revocation).map_err(GateError::Issuer)?;
         roots.keep(&self.store)?;
         drop(roots);
         self.has_news();
         Ok(())
     }
 
+    /// Whether the node with this key holds the root key, where it was met since this one was started.
+    fn holds_root_there(&self, node: &[u8; 32]) -> bool {
+        let members = self.members.lock();
+        let met = peer_of(node).and_then(|peer| members.get(&peer));
+        met.is_some_and(|admitted| admitted.member.holds_root())
+    }
+
     /// Gives the mesh the root key that the node keeps as the next one. What the one before has signed is good for `grace` from
     /// now, until the time that is answered; for no time, and all its memberships and revocations end.
     ///
     /// # Errors
-    /// `NotAMember` when this node does not hold the root key, `NoNextRoot` when none is to follow, else what the store refuses.
+    /// `NoRoot` when this node does not hold the root key, `NoNextRoot` when none is to follow, else what the store refuses.
     /// Where the node is cut off in the middle, the mesh has either key, and the node the same one.
     pub fn rotate(&self, grace: Duration) -> Result<UnixTime, GateError> {
-        let issuer = self.issuer().ok_or(GateError::NoIssuer)?;
+        let issuer = self.issuer().filter(|issuer| issuer.is_root());
+        let issuer = issuer.ok_or(GateError::NoRoot)?;
         let seed = self.store.next_mesh_root()?.ok_or(GateError::NoNextRoot)?;
         let new = RootKey::from_seed(&seed);
         let (now, next) = (self.now(), Arc::new(Issuer::root(&new)));
@@ -126,12 +146,14 @@ impl Standing {
             false => now.after(grace),
         };
         let mut roots = self.roots.write();
-        let succession = issuer.succession(&new.public(), now, until)?;
+        let succession = issuer
+            .succession(&new.public(), now, until)
+            .map_err(GateError::Issuer)?;
         let revoked = match grace.is_zero() {
             true => Revocations::new(new.public()),
-            false => roots.carried(&next)?,
+            false => roots.carried(&next, &self.key).map_err(GateError::Issuer)?,
         };
-        let after = roots.after(succession, revoked)?;
+        let after = roots.after(succession, revoked).map_err(GateError::Issuer)?;
         self.replace(&mut roots, after)?;
         drop(roots);
         *self.issuer.write() = Some(next.clone());
@@ -144,10 +166,11 @@ impl Standing {
     /// Names the keepers of the mesh by their public keys, in the place of those of the charter before.
     ///
     /// # Errors
-    /// `NoIssuer` when this node may not, `NotAMember` when they are not three.
+    /// `NoIssuer` when this node may not, `Issuer` when they are not three.
     pub fn charter(&self, keepers: &[[u8; 32]], before: Option<&Charter>) -> Result<Charter, GateError> {
         let issuer = self.issuer().ok_or(GateError::NoIssuer)?;
-        Ok(issuer.charter(keepers, before, self.now())?)
+        let charter = issuer.charter(keepers, before, self.now());
+        charter.map_err(GateError::Issuer)
     }
 
     /// A first membership for the node that shows this invitation, which was made here: another issuer does not know whether it was used
@@ -157,17 +180,21 @@ impl Standing {
         let issuer = issuer.ok_or(GateError::NoIssuer)?;
         let now = self.now();
         // Words that were given out before the root key was replaced are good as long as that key.
-        let ((id, terms), _) = self.roots.read().under(now, |mesh, revoked| {
+        let redeemed = self.roots.read().under(now, |mesh, revoked| {
             issuer.redeem_under(mesh, invitation, key, now, revoked)
-        })?;
+        });
+        let ((id, terms), _) = redeemed.map_err(|error| GateError::Invitation(self.by_clock(error)))?;
         let expires = invitation.expires().seconds();
         if !self.store.mesh().redeem(id.number(), expires, key)? {
-            return Err(match self.store.mesh().redeemed(id.number())? {
-                Some(Redeemed::Withdrawn) => MembershipError::Withdrawn.into(),
-                _ => MembershipError::Used.into(),
-            });
+            return Err(GateError::Invitation(
+                match self.store.mesh().redeemed(id.number())? {
+                    Some(Redeemed::Withdrawn) => MembershipError::Withdrawn,
+                    _ => MembershipError::Used,
+                },
+            ));
         }
-        Ok(issuer.issue(key, &terms, self.now())?)
+        let issued = issuer.issue(key, &terms, self.now());
+        issued.map_err(GateError::Invitation)
     }
 
     /// The next membership of a member whose own is past half of its life, or signed by a key that was replaced, where this node
@@ -212,28 +239,11 @@ impl Standing {
     }
 }
 
-/// What the holder of the root key may do.
-fn everything() -> Rights {
-    let all = [
-        "bucket-read:*",
-        "bucket-write:*",
-        "call:*",
-        "deploy:*",
-        "drain",
-        "issue",
-        "revoke",
-    ];
-    all.iter()
-        .map(|right| right.parse::<Right>().expect("a right of ours"))
-        .collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::membership::{Kind, Member, Signed};
+    use crate::membership::{Kind, Member, Right, Signed};
     use bytes::Bytes;
-    use karman_types::Tier;
 
     const HOUR: Duration = Duration::from_secs(3600);
 
@@ -386,6 +396,26 @@ mod tests {
     }
 
     #[test]
+    fn what_a_deputy_signs_of_the_holder_of_the_root_key_does_not_count_and_is_not_carried_on() {
+        let (root, folder) = (RootKey::generate().unwrap(), tempfile::tempdir().unwrap());
+        let (standing, now) = (holder(folder.path(), &root), clock());
+        let (_, deputy) = deputy_of(&Issuer::root(&root), now);
+        let [other] = nodes();
+        for node in [&standing.key, &other] {
+            let revocation = deputy.revoke(node, now).unwrap();
+            standing.roots.write().revoked.add(revocation).unwrap();
+        }
+        assert!(standing.own().is_some());
+        let next = RootKey::generate().unwrap();
+        let keys = karman_store::NodeKeys::open(folder.path()).unwrap();
+        keys.keep_next_mesh_root(next.seed()).unwrap();
+        standing.rotate(HOUR).unwrap();
+        assert!(standing.own().is_some());
+        let roots = standing.roots.read();
+        assert!(roots.revoked.contains(&other) && !roots.revoked.contains(&standing.key));
+    }
+
+    #[test]
     fn a_member_takes_no_deputys_word_for_that_of_the_root_key_before_it_must() {
         let (root, folder) = (RootKey::generate().unwrap(), tempfile::tempdir().unwrap());
         let store = Store::open(folder.path()).unwrap();
@@ -455,7 +485,7 @@ mod tests {
             let own = signer.issue(&standing.key, &given, UnixTime::from_seconds(from));
             standing.keep(own.unwrap()).unwrap();
             standing.renew_itself().unwrap();
-            standing.own().is_some_and(|own| own.rights == everything())
+            standing.own().is_some_and(|own| own.rights == Rights::all())
         };
         assert!(!renewed(100, 365));
         assert!(renewed(200, 365));

@@ -25,7 +25,8 @@ impl Standing {
 
     /// Who holds this membership. One that was signed by a root key that was replaced ends with that key, if not sooner.
     pub(crate) fn verify(&self, membership: &Membership, key: &[u8; 32]) -> Result<Member, MembershipError> {
-        let judged = self.roots.read().judge(membership, key, self.now())?;
+        let judged = self.roots.read().judge(membership, key, self.now());
+        let judged = judged.map_err(|error| self.by_clock(error))?;
         let not_after = judged.member.not_after;
         Ok(Member {
             not_after: judged.until.map_or(not_after, |until| until.min(not_after)),
@@ -50,7 +51,8 @@ impl Standing {
     pub(crate) fn judge(&self, kind: Kind, signed: &Signed) -> Result<Member, MembershipError> {
         let now = self.now();
         let roots = self.roots.read();
-        let (member, _) = roots.under(now, |mesh, revoked| signed.verify(kind, mesh, now, revoked))?;
+        let judged = roots.under(now, |mesh, revoked| signed.verify(kind, mesh, now, revoked));
+        let (member, _) = judged.map_err(|error| self.by_clock(error))?;
         roots.check(&member)?;
         Ok(member)
     }

@@ -134,11 +134,13 @@ impl Roots {
     }
 
     /// Those who are revoked now, in the name of another root key.
-    pub(super) fn carried(&self, next: &Issuer) -> Result<Revocations, MembershipError> {
+    /// But for what others have said of `holder`, the node with the root key: in its name that would count.
+    pub(super) fn carried(&self, next: &Issuer, holder: &[u8; 32]) -> Result<Revocations, MembershipError> {
         let mut carried = Revocations::new(next.mesh());
         carried.add_all(
             self.revoked
                 .iter()
+                .filter(|revocation| revocation.is_of_root() || revocation.node() != holder)
                 .map(|revocation| next.revoke(revocation.node(), revocation.at()))
                 .collect::<Result<Vec<_>, _>>()?,
         )?;
@@ -194,7 +196,7 @@ impl Roots {
 
     /// Refuses one who is revoked by now, or whose issuer is, whichever root key has signed for them.
     pub(super) fn check(&self, member: &Member) -> Result<(), MembershipError> {
-        self.revoked.check(&member.key)?;
+        self.revoked.check_member(member)?;
         member
             .issuer
             .iter()
@@ -206,14 +208,24 @@ impl Roots {
         self.mesh() == *mesh || self.lineage.former(now).any(|former| former == *mesh)
     }
 
-    /// Whether the node with this key is revoked, under any key that still holds.
-    pub(super) fn excludes(&self, key: &[u8; 32], now: UnixTime) -> bool {
-        let former = |mesh| self.former.iter().find(|(known, _)| *known == mesh);
-        self.revoked.contains(key)
+    /// Whether this member is revoked, or who has let it in, under any key that still holds.
+    pub(super) fn excludes_member(&self, member: &Member, now: UnixTime) -> bool {
+        let is_by_one_out = |issuer: &[u8; 32]| self.excludes(issuer, now);
+        member.issuer.as_ref().is_some_and(is_by_one_out)
             || self
-                .lineage
-                .former(now)
-                .filter_map(former)
-                .any(|(_, revoked)| revoked.contains(key))
+                .in_force(now)
+                .any(|revoked| revoked.check_member(member).is_err())
+    }
+
+    /// Whether the issuer with this key is revoked, under any key that still holds.
+    pub(super) fn excludes(&self, key: &[u8; 32], now: UnixTime) -> bool {
+        self.in_force(now).any(|revoked| revoked.contains(key))
+    }
+
+    /// The revocations under each key that still holds.
+    fn in_force(&self, now: UnixTime) -> impl Iterator<Item = &Revocations> {
+        let of = |mesh| self.former.iter().find(move |(known, _)| *known == mesh);
+        let former = self.lineage.former(now).filter_map(of);
+        std::iter::once(&self.revoked).chain(former.map(|(_, revoked)| revoked))
     }
 }

@@ -1,15 +1,18 @@
 //! The protocols that members speak with one another.
 
+use super::arriving::Arriving;
 use super::records::Records;
 use super::relays;
 use super::streams::Streams;
 use crate::gate::PROTOCOL;
+use crate::refusals::Refusals;
 use libp2p::identity::Keypair;
 use libp2p::swarm::NetworkBehaviour;
 use libp2p::swarm::behaviour::toggle::Toggle;
 use libp2p::{PeerId, StreamProtocol, autonat, connection_limits, dcutr, identify, kad, mdns, ping, relay};
 use std::collections::HashSet;
 use std::num::NonZeroUsize;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Our own name: nodes of other networks are none of ours.
@@ -17,8 +20,6 @@ pub(super) const KADEMLIA: StreamProtocol = StreamProtocol::new("/karman/kad/1")
 /// Connections at once, in all and with one peer.
 const MOST_CONNECTIONS: u32 = 1024;
 const MOST_PER_PEER: u32 = 8;
-/// Connections whose first exchange is under way.
-const MOST_PENDING: u32 = 128;
 /// Offers that this node announces.
 pub(crate) const MOST_ANNOUNCED: usize = 4096;
 /// Nodes next to a key that are told of its providers, and that a search asks. Kademlia's twenty are for networks of strangers, most of whom
@@ -37,6 +38,7 @@ const MOST_KNOWN: usize = 1024;
 
 #[derive(NetworkBehaviour)]
 pub(crate) struct Behaviour {
+    arriving: Arriving,
     limits: connection_limits::Behaviour,
     pub(crate) kad: kad::Behaviour<Records>,
     mdns: Toggle<mdns::tokio::Behaviour>,
@@ -51,10 +53,14 @@ pub(crate) struct Behaviour {
 }
 
 impl Behaviour {
-    pub(crate) fn new(keypair: &Keypair, find_neighbours: bool, relayed: relay::client::Behaviour) -> Self {
+    pub(crate) fn new(
+        keypair: &Keypair,
+        find_neighbours: bool,
+        relayed: relay::client::Behaviour,
+        refusals: Arc<Refusals>,
+    ) -> Self {
         let id = keypair.public().to_peer_id();
         let limits = connection_limits::ConnectionLimits::default()
-            .with_max_pending_incoming(Some(MOST_PENDING))
             .with_max_established_per_peer(Some(MOST_PER_PEER))
             .with_max_established(Some(MOST_CONNECTIONS));
         let mut config = kad::Config::new(KADEMLIA);
@@ -83,6 +89,7 @@ impl Behaviour {
         let version = format!("/karman/{PROTOCOL}");
         let agent = concat!("karman/", env!("CARGO_PKG_VERSION")).to_owned();
         Self {
+            arriving: Arriving::new(refusals),
             limits: connection_limits::Behaviour::new(limits),
             kad,
             mdns: mdns.into(),

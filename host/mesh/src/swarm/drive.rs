@@ -109,7 +109,7 @@ impl Driver {
         let id = keypair.public().to_peer_id();
         let (over_relays, relayed) = relay::client::new(id);
         let transport = gated(&keypair, standing.clone(), over_relays, wires, PATIENCE)?;
-        let behaviour = Behaviour::new(&keypair, find_neighbours, relayed);
+        let behaviour = Behaviour::new(&keypair, find_neighbours, relayed, standing.counts());
         // QUIC gets a head start on TCP, so that TCP is what is left where UDP does not pass.
         let config = libp2p::swarm::Config::with_tokio_executor()
             .with_idle_connection_timeout(IDLE)

@@ -1,6 +1,7 @@
 //! The libp2p swarm: transports behind the gate, the members' protocols, and the loop that drives them.
 
 mod announcing;
+mod arriving;
 mod behaviour;
 mod drive;
 mod finding;

@@ -29,6 +29,17 @@ pub struct Situation {
     pub search: Option<Search>,
 }
 
+impl Situation {
+    /// The UDP port where it listens, also where the system has chosen it.
+    pub fn port(&self) -> Option<u16> {
+        let mut parts = self.listens.iter().flatten();
+        parts.find_map(|part| match part {
+            Protocol::Udp(port) => Some(port),
+            _ => None,
+        })
+    }
+}
+
 /// Dials that failed, by address.
 #[derive(Default)]
 pub(super) struct Failures(BTreeMap<Multiaddr, String>);

@@ -19,6 +19,9 @@ use std::time::Duration;
 
 /// How long a TCP dial waits for an answer: what swallows packets would otherwise hold it for two minutes.
 const DIAL_PATIENCE: Duration = Duration::from_secs(5);
+/// How long a TCP connection that comes in may take for its handshake, on a slow link: whoever says nothing has its place no longer. QUIC has
+/// 5 s.
+const HANDSHAKE_PATIENCE: Duration = Duration::from_secs(10);
 /// How long a connection may take to come up, the first exchange and its 20 s among it: one that says nothing would otherwise keep its place
 /// among those on their way in for ever.
 pub(super) const PATIENCE: Duration = Duration::from_secs(25);
@@ -54,6 +57,7 @@ pub(crate) fn gated(
         .authenticate(noise.clone())
         .multiplex(yamux::Config::default())
         .map(|(peer, muxer), _| (peer, StreamMuxerBox::new(muxer)));
+    let tcp = TransportTimeout::with_ingoing_timeout(tcp, HANDSHAKE_PATIENCE);
     let mut quic = quic::Config::new(keypair);
     quic.keep_alive_interval = KEEP_ALIVE;
     quic.max_idle_timeout = SILENCE.as_millis() as u32;

@@ -1,7 +1,8 @@
+use karman_store::ModelExit;
 use karman_types::{ByteSize, pattern_matches, serde_duration};
 use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::time::Duration;
 
 /// The GPU that plugins and models get, and how much of it.
@@ -66,6 +67,19 @@ impl GpuConfig {
             || patterns.find_map(|(pattern, device)| pattern_matches(pattern, name).then_some(device));
         self.models.get(name).or_else(by_pattern).copied()
     }
+
+    /// The names in `models` that none of these has, nor an exit of theirs. A pattern may be for those to come.
+    pub fn of_no_model<'a>(&self, held: impl Iterator<Item = &'a str>) -> Vec<&str> {
+        let held: HashSet<&str> = held.collect();
+        let is_held = |name: &str| {
+            let model = ModelExit::parse(name).map(|(model, _)| model);
+            held.contains(name) || model.is_some_and(|model| held.contains(model))
+        };
+        let names = self.models.keys().map(String::as_str);
+        names
+            .filter(|name| !name.contains('*') && !is_held(name))
+            .collect()
+    }
 }
 
 /// Which GPU plugins get.
@@ -115,6 +129,14 @@ mod tests {
         assert_eq!(config.model("fire-s"), Some(ModelDevice::Auto));
         assert_eq!(config.model("fire-m"), None);
         assert_eq!(GpuConfig::default().model("flood-s"), None);
+    }
+
+    #[test]
+    fn a_name_of_no_model_is_told_and_a_pattern_is_not() {
+        let text =
+            "[models]\n\"fire-*\" = \"auto\"\n\"flood:1\" = \"gpu\"\nflood = \"gpu\"\nnosuch = \"gpu\"";
+        let config: GpuConfig = from_toml(text).unwrap();
+        assert_eq!(config.of_no_model(["flood"].into_iter()), ["nosuch"]);
     }
 
     #[test]

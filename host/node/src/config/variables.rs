@@ -1,7 +1,7 @@
 //! Keys that are set by variables of the environment: `KARMAN_CEILING__MEMORY` is `memory` in `[ceiling]`.
 
-use super::ConfigError;
-use karman_types::{KeyError, nearest};
+use super::{ConfigError, NodeConfig};
+use karman_types::{KeyError, from_toml, nearest};
 
 /// All that `node.toml` may begin with.
 const KEYS: [&str; 26] = [
@@ -64,7 +64,7 @@ pub(super) fn overrides(
                 value,
             });
         } else if !OTHERS.contains(&first)
-            && let Some(meant) = nearest(first, KEYS.into_iter())
+            && let Some(meant) = key_of_table(first).or_else(|| nearest(first, KEYS.into_iter()))
         {
             let rest = path[1..].iter().map(|part| format!("__{part}"));
             let meant = format!("{meant}{}", rest.collect::<String>()).replace('-', "_");
@@ -78,6 +78,32 @@ pub(super) fn overrides(
         }
     }
     Ok(overrides)
+}
+
+/// `mesh__listen` where a name with one underscore (`mesh-listen`) is that of a key in a table, or nearly.
+fn key_of_table(name: &str) -> Option<String> {
+    KEYS.into_iter().find_map(|table| {
+        let key = name.strip_prefix(table)?.strip_prefix('-')?;
+        Some(format!("{table}__{}", key_in(table, key)?))
+    })
+}
+
+/// The key of this table that the text is, or nearly is. Nothing where it is like none, or where the names in the table are for the operator
+/// to choose.
+fn key_in(table: &str, key: &str) -> Option<String> {
+    let read = |key: &str| {
+        let keys = toml::Table::from_iter([(key.to_owned(), true.into())]);
+        let tables = toml::Table::from_iter([(table.to_owned(), keys.into())]);
+        let text = toml::to_string(&tables).expect("a table can be written");
+        from_toml::<NodeConfig>(&text)
+    };
+    let Err(KeyError::Unknown { .. }) = read("?") else {
+        return None;
+    };
+    match read(key) {
+        Err(KeyError::Unknown { nearest, .. }) => nearest,
+        _ => Some(key.to_owned()),
+    }
 }
 
 pub(super) fn overlay(table: &mut toml::Table, overrides: &[Override]) {
@@ -133,7 +159,6 @@ fn read_value(text: String) -> toml::Value {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::NodeConfig;
 
     #[test]
     fn every_key_of_the_file_has_a_variable() {
@@ -181,6 +206,16 @@ mod tests {
             problem.contains("did you mean `KARMAN_CEILING__MEMORY`?"),
             "{problem}"
         );
+        for (variable, meant) in [
+            ("KARMAN_MESH_LISTEN", "KARMAN_MESH__LISTEN"),
+            ("KARMAN_MESH_FIND_NEIGHBOURS", "KARMAN_MESH__FIND_NEIGHBOURS"),
+            ("KARMAN_CEILING_MEMRY", "KARMAN_CEILING__MEMORY"),
+            ("KARMAN_TASKS_QUEUE", "KARMAN_TASKS__QUEUE"),
+            ("KARMAN_STORE_QUOTAS__FRAMES", "KARMAN_STORE__QUOTAS__FRAMES"),
+        ] {
+            let (_, problem) = wrong(variable, "x");
+            assert!(problem.contains(&format!("did you mean `{meant}`?")), "{problem}");
+        }
         for others in OTHERS.map(str::to_uppercase).iter().map(String::as_str).chain([
             "SERVICE_HOST",
             "SERVICE_PORT",
@@ -189,6 +224,18 @@ mod tests {
         ]) {
             let variables = [(format!("KARMAN_{others}"), "x".to_owned())];
             assert!(NodeConfig::load(None, variables.into_iter()).is_ok(), "{others}");
+        }
+    }
+
+    #[test]
+    fn what_others_say_of_a_service_named_like_a_table_is_passed_over() {
+        for table in KEYS {
+            for service in ["SERVICE_HOST", "SERVICE_PORT", "PORT", "PORT_8080_TCP_ADDR"] {
+                let name = format!("KARMAN_{}_{service}", table.replace('-', "_").to_uppercase());
+                let variables = [(name.clone(), "x".to_owned())];
+                let read = NodeConfig::load(None, variables.into_iter());
+                assert!(read.is_ok(), "{name}");
+            }
         }
     }
 }

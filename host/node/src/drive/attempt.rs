@@ -71,12 +71,17 @@ pub(super) async fn run(tasks: &Arc<Inner>, provider: NodeId, call: Call) -> Eve
             }
             Ok(answer)
         }
-        Err(Failure::Failed(error)) => Err(error),
+        Err(Failure::Failed(error)) => {
+            tasks.note_why(attempt.task, error.message.as_str());
+            Err(error)
+        }
         Err(Failure::Excused(why)) => {
+            tasks.note_why(attempt.task, why.message.as_str());
             tracing::info!(task = %attempt.task, %why, "an attempt does not count");
             return Event::Excused { attempt };
         }
         Err(Failure::Crowded(why)) => {
+            tasks.note_why(attempt.task, why.message.as_str());
             tracing::info!(task = %attempt.task, %why, "an attempt finds no place");
             return Event::Crowded { attempt };
         }
@@ -375,7 +380,7 @@ pub(super) async fn read_bucket(tasks: &Inner, bucket: &str, key: &[u8]) -> Resu
     })
 }
 
-fn mesh_of(tasks: &Inner) -> Result<&Mesh, TaskError> {
+pub(super) fn mesh_of(tasks: &Inner) -> Result<&Mesh, TaskError> {
     let alone = || TaskError::unavailable("this node belongs to no mesh");
     tasks.mesh.get().ok_or_else(alone)
 }

@@ -223,7 +223,8 @@ impl Node {
             downgrade,
             ..DeployOptions::default()
         };
-        let deployed = self.plugins().deploy(component.into(), name, options).await?;
+        let deployed = self.plugins().deploy(component.into(), name, options).await;
+        let deployed = deployed.map_err(for_its_operator)?;
         self.announce().await;
         Ok(deployed)
     }
@@ -260,6 +261,22 @@ fn received(begun: Result<Partial, StoreError>) -> Result<Partial, TaskError> {
         StoreError::Limit { field: RECEIVING, .. } => store_error(error).with_field(RECEIVING),
         error => store_error(error),
     })
+}
+
+/// Who deploys from elsewhere can pass neither option: that is for the operator of this node.
+fn for_its_operator(error: TaskError) -> TaskError {
+    let is_for = |hint: &&String| {
+        ["--grant-asked", "--replace"]
+            .iter()
+            .any(|option| hint.contains(option))
+    };
+    match error.hint.as_ref().filter(is_for) {
+        Some(hint) => {
+            let hint = format!("deploy it on that node itself: {hint}");
+            error.with_hint(hint)
+        }
+        None => error,
+    }
 }
 
 #[cfg(test)]

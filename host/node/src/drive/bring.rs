@@ -1,12 +1,12 @@
 //! Models that are brought to nodes of the mesh: they are told what it is, fetch the file from this node, and run it from then on.
 
+use super::deploy::read;
 use super::model_tasks::MODEL;
 use crate::node::Node;
 use crate::services::{blocking, store_error};
 use bytes::Bytes;
-use futures::future::join_all;
-use karman_mesh::{Ask, CallHead, PeerId, Provider, Wanted, pack_tensors, unpack_tensors};
-use karman_store::{Model, ModelInfo};
+use karman_mesh::{Ask, CallHead, PeerId, Wanted, pack_tensors, unpack_tensors};
+use karman_store::{Model, ModelInfo, check_model_name};
 use karman_types::{Digest, NodeId, TaskError};
 use serde::{Deserialize, Serialize};
 
@@ -24,7 +24,8 @@ pub struct HeldModel {
     /// The back-end and device that run it, where a node was asked, and as far as it was ever loaded there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub runs_on: Option<String>,
-    /// Why requests for it are refused: it is to run on the GPU, and cannot.
+    /// Why requests for it are refused, as far as that is known: it is to run on the GPU and cannot, or did not load when it was last asked
+    /// for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub refused: Option<TaskError>,
 }
@@ -68,21 +69,24 @@ struct Brought {
 }
 
 impl Node {
-    /// Gives this node a model, or replaces the one of this name: requests from now on get the new one.
+    /// Gives this node a model, or replaces the one of this name: requests from now on get the new one. It is loaded once to see that it
+    /// runs: what does not takes the place of nothing that does.
     ///
     /// # Errors
-    /// `invalid` for a name that is none, `limit` for too many bytes, `unavailable` with the operator for which the GPU has no kernel where
-    /// it is to run there; what the disk refuses.
+    /// `invalid` for a name that is none, `limit` for too many bytes, `unavailable` where its back-end does not run it, or with the operator
+    /// for which the GPU has no kernel where it is to run there; what the disk refuses.
     pub async fn add_model(&self, name: &str, file: Bytes, info: ModelInfo) -> Result<HeldModel, TaskError> {
         let (home, name) = (self.runtime().home().clone(), name.to_owned());
         let models = self.runtime().models().clone();
         let added = blocking(move || {
-            models.check_one_for_gpu(&name, &file)?;
+            check_model_name(&name).map_err(store_error)?;
+            models.check_one(&name, &file)?;
             let store = home.store()?;
             store.models().add(&name, &file, None, info).map_err(store_error)
         });
         let added = added.await?;
         self.runtime().models().changed();
+        tokio::spawn(self.runtime().models().clone().look_for_gpu());
         self.replaced(&added.name, added.digest);
         self.announce().await;
         Ok(added.into())
@@ -99,10 +103,7 @@ impl Node {
         file: Bytes,
         info: ModelInfo,
     ) -> Result<Vec<ModelOn>, TaskError> {
-        let (here, elsewhere) = match self.met(selector) {
-            Some(node) => (false, vec![node]),
-            None => self.selected(selector).await?,
-        };
+        let (here, elsewhere) = self.selected(selector).await?;
         let mut outcomes = Vec::new();
         if here {
             outcomes.push(ModelOn {
@@ -115,42 +116,20 @@ impl Node {
             digest: loan.digest,
             size: loan.size,
         };
-        let info = &info;
-        let elsewhere = elsewhere.iter().map(|node| async move {
-            let added = async {
-                let brought = Brought {
-                    ticket: loan.ticket(node.offer.node)?.to_vec(),
-                    info: info.clone(),
-                };
-                let body = pack_tensors(&brought, &[])
-                    .map_err(|error| TaskError::limit(error.to_string()).with_field("info"))?;
-                let response = self
-                    .order(node, ask.clone(), &loan.name, body.into_bytes())
-                    .await?;
-                serde_json::from_slice(&response.body)
-                    .map_err(|error| TaskError::internal(format!("its answer does not read: {error}")))
+        let answers = self.order_each(&elsewhere, (ask, &loan.name), |node| {
+            let brought = Brought {
+                ticket: loan.ticket(node)?.to_vec(),
+                info: info.clone(),
             };
-            ModelOn {
-                node: node.offer.node,
-                outcome: added.await,
-            }
+            let body = pack_tensors(&brought, &[])
+                .map_err(|error| TaskError::limit(error.to_string()).with_field("info"))?;
+            Ok(body.into_bytes())
         });
-        outcomes.extend(join_all(elsewhere).await);
+        outcomes.extend(answers.await.into_iter().map(|(node, answer)| ModelOn {
+            node,
+            outcome: read(answer),
+        }));
         Ok(outcomes)
-    }
-
-    /// The node with this very id, where it can be reached now: nobody else has to be asked then.
-    fn met(&self, id: &str) -> Option<Provider> {
-        let peers = self.mesh()?.peers().into_iter();
-        let mut peers = peers.filter(|peer| peer.path.is_some());
-        peers.find_map(|peer| {
-            let (offer, _) = peer.offer?;
-            (offer.node.to_string() == id).then_some(Provider {
-                id: peer.id,
-                offer,
-                busy: peer.busy,
-            })
-        })
     }
 
     /// Takes a model that a member brings, with its file from that member.
@@ -168,8 +147,7 @@ impl Node {
         })?;
         let (Brought { ticket, info }, _) =
             unpack_tensors(body).map_err(|error| TaskError::invalid(error.to_string()).with_field("body"))?;
-        let models = self.runtime().models().clone();
-        let most = models.limits().model.0;
+        let most = self.runtime().models().limits().model.0;
         if size > most {
             let says = format!("the model has {size} bytes; `models.model` of this node is {most}");
             return Err(TaskError::limit(says).with_field("size"));
@@ -187,10 +165,8 @@ impl Node {
             let says = format!("the model has {} bytes, {size} were announced", file.len());
             return Err(TaskError::invalid(says).with_field("size"));
         }
-        // What does not run here does not take the place of what does. Who has the right is trusted with what a back-end's library does
-        // to this process, as the operator is: raw models of guests, which nobody vouches for, go another way.
-        let tried = file.clone();
-        blocking(move || models.load(&tried).map(drop)).await?;
+        // Who has the right is trusted with what a back-end's library does to this process, as the operator is: raw models of guests, which
+        // nobody vouches for, go another way.
         self.add_model(name, file, info).await
     }
 

@@ -103,6 +103,16 @@ impl Bundles {
         self.contacts.lock().plan(now).clone()
     }
 
+    /// How many contacts are ahead.
+    ///
+    /// # Errors
+    /// What is wrong with the files that tell; the plan from before goes on then.
+    pub(super) fn planned(&self, now: Time) -> Result<usize, TaskError> {
+        let mut contacts = self.contacts.lock();
+        let number = contacts.plan(now).contacts().len();
+        contacts.trouble().map_or(Ok(number), Err)
+    }
+
     /// What an operator sees of it. The plan is not locked meanwhile.
     pub(crate) fn contacts_ahead(&self, now: Time, ahead: Duration, most: usize) -> Arc<ContactsAhead> {
         let outlook = self.contacts.lock().outlook(now);

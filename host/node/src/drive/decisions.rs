@@ -37,7 +37,12 @@ impl DecisionLog {
     /// # Errors
     /// `invalid` when it is none.
     pub fn read(bytes: &[u8]) -> Result<Self, TaskError> {
-        read("log", bytes)
+        // Where in it reading failed helps nobody.
+        read("log", bytes).map_err(|_| {
+            TaskError::invalid("this is no log of decisions, or is cut short")
+                .with_field("log")
+                .with_hint("`karman replay --save FILE` writes one")
+        })
     }
 }
 

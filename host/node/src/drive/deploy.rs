@@ -8,7 +8,8 @@ use bytes::Bytes;
 use futures::future::join_all;
 use karman_mesh::{Ask, CallHead, PeerId, Provider};
 use karman_sched::partition::Problem;
-use karman_types::{NodeId, Offer, TaskError, TaskResponse, Tier};
+use karman_types::{ErrorKind, NodeId, NodeSelector, Offer, TaskError, TaskResponse, Tier};
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 /// The result of a deployment on one node.
@@ -73,19 +74,11 @@ impl Node {
             digest: loan.digest,
             size: loan.size,
         };
-        let elsewhere = elsewhere.iter().map(|node| async move {
-            let deployed = async {
-                let ticket = loan.ticket(node.offer.node)?;
-                let response = self.order(node, ask.clone(), &loan.name, ticket).await?;
-                serde_json::from_slice(&response.body)
-                    .map_err(|error| TaskError::internal(format!("its answer does not read: {error}")))
-            };
-            DeployedOn {
-                node: node.offer.node,
-                outcome: deployed.await,
-            }
-        });
-        outcomes.extend(join_all(elsewhere).await);
+        let answers = self.order_each(&elsewhere, (ask, &loan.name), |node| loan.ticket(node));
+        outcomes.extend(answers.await.into_iter().map(|(node, answer)| DeployedOn {
+            node,
+            outcome: read(answer),
+        }));
         Ok(outcomes)
     }
 
@@ -100,13 +93,13 @@ impl Node {
         Ok(())
     }
 
-    /// Takes a plugin out of service on every node that the selector names and that has it.
+    /// Takes a plugin out of service on every node that the selector names and that has it. All of them are asked: what one offers does
+    /// not say what it has, where it is drained or has heard of it just now.
     ///
     /// # Errors
     /// `invalid` when the selector does not read, `unavailable` when it names no node in reach that has the plugin.
     pub async fn undeploy_on(&self, selector: &str, name: &str) -> Result<Vec<UndeployedOn>, TaskError> {
-        let (here, mut elsewhere) = self.selected(selector).await?;
-        elsewhere.retain(|node| node.offer.tasks.iter().any(|task| task.name == name));
+        let (here, elsewhere) = self.selected(selector).await?;
         let mut outcomes = Vec::new();
         if here && self.plugins().named(name).is_ok() {
             let outcome = self.undeploy(name).await;
@@ -115,33 +108,45 @@ impl Node {
                 outcome,
             });
         }
-        let elsewhere = elsewhere.iter().map(|node| async {
-            let answer = self.order(node, Ask::Undeploy, name, Bytes::new()).await;
-            UndeployedOn {
-                node: node.offer.node,
-                outcome: answer.map(drop),
-            }
-        });
-        outcomes.extend(join_all(elsewhere).await);
+        let answers = self.order_each(&elsewhere, (&Ask::Undeploy, name), |_| Ok(Bytes::new()));
+        let answers = answers.await.into_iter().filter(|(_, answer)| !lacks_it(answer));
+        outcomes.extend(answers.map(|(node, answer)| UndeployedOn {
+            node,
+            outcome: answer.map(drop),
+        }));
         match outcomes.is_empty() {
             false => Ok(outcomes),
-            true => Err(TaskError::unavailable(format!(
-                "no node in reach that is `{selector}` has `{name}`"
-            ))
-            .with_hint("`karman mesh offers` shows who has what")),
+            true => Err(nowhere(selector, name)),
         }
     }
 
     /// Whether the selector names this node, and which others it names.
     pub(super) async fn selected(&self, selector: &str) -> Result<(bool, Vec<Provider>), TaskError> {
-        let chosen = Selector::read(selector)?;
+        let chosen = read_selector(selector)?;
+        if let Some(node) = self.met(selector) {
+            return Ok((false, vec![node]));
+        }
         let mut others = mesh_of(self)?.nodes().await;
-        others.retain(|node| chosen.names(&node.offer));
-        let here = chosen.names(&self.offer());
+        others.retain(|node| names(&chosen, &node.offer));
+        let here = names(&chosen, &self.offer());
         if !here && others.is_empty() {
             return Err(none_in_reach(selector));
         }
         Ok((here, others))
+    }
+
+    /// The node with this very id, where it can be reached now: nobody else has to be asked then.
+    fn met(&self, id: &str) -> Option<Provider> {
+        let peers = self.mesh()?.peers().into_iter();
+        let mut peers = peers.filter(|peer| peer.path.is_some());
+        peers.find_map(|peer| {
+            let (offer, _) = peer.offer?;
+            (offer.node.to_string() == id).then_some(Provider {
+                id: peer.id,
+                offer,
+                busy: peer.busy,
+            })
+        })
     }
 
     /// Whether each of these selectors names a node in reach.
@@ -150,7 +155,7 @@ impl Node {
     /// `invalid` when one does not read, `unavailable` when it names none.
     pub(super) async fn check_in_reach(&self, named: &[String]) -> Result<(), TaskError> {
         for selector in named {
-            self.selected(selector).await?;
+            self.selected(selector).await.map_err(over)?;
         }
         Ok(())
     }
@@ -164,7 +169,7 @@ impl Node {
         let mesh = mesh_of(self)?;
         let selectors = named
             .iter()
-            .map(|text| Selector::read(text))
+            .map(|text| read_selector(text).map_err(over))
             .collect::<Result<Vec<_>, _>>()?;
         let mut others = nearest_first(mesh, mesh.nodes().await);
         let mut tiers = vec![self.tier()];
@@ -175,7 +180,7 @@ impl Node {
                     true
                 }
             }
-            false => selectors.iter().any(|selector| selector.names(&node.offer)),
+            false => selectors.iter().any(|selector| names(selector, &node.offer)),
         });
         if others.is_empty() && !named.is_empty() {
             return Err(none_in_reach(&named.join("` or `")));
@@ -186,6 +191,25 @@ impl Node {
             tracing::warn!(node, "a plan of a model has no place for one more node");
         }
         Ok(taken.into_iter().map(|node| (node.offer.node, node.id)).collect())
+    }
+
+    /// Has each of these nodes do the same with its plugin or model of this name; `body` is what goes to it.
+    pub(super) async fn order_each(
+        &self,
+        nodes: &[Provider],
+        (ask, name): (&Ask, &str),
+        body: impl Fn(NodeId) -> Result<Bytes, TaskError> + Send + Sync,
+    ) -> Vec<(NodeId, Result<TaskResponse, TaskError>)> {
+        let body = &body;
+        let orders = nodes.iter().map(|provider| async move {
+            let node = provider.offer.node;
+            let answer = match body(node) {
+                Ok(body) => self.order(provider, ask.clone(), name, body).await,
+                Err(error) => Err(error),
+            };
+            (node, answer)
+        });
+        join_all(orders).await
     }
 
     /// Has another node do something with its plugin or model of this name.
@@ -222,43 +246,51 @@ fn none_in_reach(selector: &str) -> TaskError {
         .with_hint("`karman mesh offers` shows the nodes in reach")
 }
 
+/// What a node says of what it did.
+pub(super) fn read<T: DeserializeOwned>(answer: Result<TaskResponse, TaskError>) -> Result<T, TaskError> {
+    serde_json::from_slice(&answer?.body)
+        .map_err(|error| TaskError::internal(format!("its answer does not read: {error}")))
+}
+
+/// Whether a node was to take away what it does not have.
+pub(super) fn lacks_it(answer: &Result<TaskResponse, TaskError>) -> bool {
+    let lacks =
+        |error: &TaskError| error.kind == ErrorKind::Unavailable && error.field.as_deref() == Some("name");
+    answer.as_ref().is_err_and(lacks)
+}
+
+/// None of the nodes that are selected has what is to be taken away.
+pub(super) fn nowhere(selector: &str, name: &str) -> TaskError {
+    TaskError::unavailable(format!("no node in reach that is `{selector}` has `{name}`"))
+        .with_hint("`karman mesh offers` shows who has what")
+}
+
 /// Whether this names nodes.
 pub(super) fn check_selector(text: &str) -> Result<(), TaskError> {
-    Selector::read(text).map(drop)
+    read_selector(text).map(drop)
 }
 
-/// Which nodes: `tier=edge`, an id or its beginning, or `all`.
-enum Selector {
-    All,
-    Tier(Tier),
-    Node(String),
+fn read_selector(text: &str) -> Result<NodeSelector, TaskError> {
+    text.parse().map_err(|error: String| {
+        TaskError::invalid(error).with_field("on").with_hint(
+            "--on tier=edge, --on 9c01d2e7 (a node), --on tier=edge,9c01d2e7 (several), or --on all",
+        )
+    })
 }
 
-impl Selector {
-    fn read(text: &str) -> Result<Self, TaskError> {
-        let wrong = |why: String| {
-            TaskError::invalid(why)
-                .with_field("on")
-                .with_hint("--on tier=edge, --on 9c01d2e7 (a node), or --on all")
-        };
-        match text.split_once('=') {
-            Some(("tier", tier)) => tier.parse().map(Self::Tier).map_err(wrong),
-            Some((key, _)) => Err(wrong(format!("`{key}` selects nothing"))),
-            None if text == "all" => Ok(Self::All),
-            None if text.len() >= 4 && text.bytes().all(|byte| byte.is_ascii_hexdigit()) => {
-                Ok(Self::Node(text.to_ascii_lowercase()))
-            }
-            None => Err(wrong(format!("`{text}` is no node, tier or `all`"))),
+/// The same of those that may take part in a plan: their flag is another.
+fn over(error: TaskError) -> TaskError {
+    match (error.field.as_deref(), &error.hint) {
+        (Some("on"), Some(hint)) => {
+            let hint = hint.replace("--on ", "--over ");
+            error.with_field("over").with_hint(hint)
         }
+        _ => error,
     }
+}
 
-    fn names(&self, offer: &Offer) -> bool {
-        match self {
-            Self::All => true,
-            Self::Tier(tier) => offer.tier == *tier,
-            Self::Node(start) => offer.node.to_string().starts_with(start.as_str()),
-        }
-    }
+fn names(selector: &NodeSelector, offer: &Offer) -> bool {
+    selector.matches(offer.node, offer.tier)
 }
 
 #[cfg(test)]

@@ -1,10 +1,12 @@
 //! Why this node does not meet others, or meets them by a worse path: the commonest question about any mesh. And what else of its
 //! configuration does not hold now.
 
+use crate::contacts;
 use crate::node::Node;
 use crate::services::store_error;
+use karman_mesh::membership::{MembershipError, UnixTime};
 use karman_mesh::{Mesh, Path, Peer, Situation};
-use karman_store::MOST_AHEAD;
+use karman_store::{MOST_AHEAD, Store};
 use karman_types::{TaskError, format_duration};
 use serde::{Deserialize, Serialize};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -23,6 +25,19 @@ pub struct Diagnosis {
 }
 
 impl Diagnosis {
+    /// Looks at this machine's clock, beside the newest time that the node of this store has seen.
+    ///
+    /// # Errors
+    /// When the store cannot be read.
+    pub fn of_clock(store: &Store) -> Result<Self, TaskError> {
+        let clock = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let seen = store.mesh().time_floor(0).map_err(store_error)?;
+        Ok(of_clock(
+            UnixTime::from_seconds(clock.as_secs()),
+            UnixTime::from_seconds(seen),
+        ))
+    }
+
     fn good(check: &str, found: impl Into<String>) -> Self {
         Self {
             check: check.into(),
@@ -43,23 +58,28 @@ impl Diagnosis {
 }
 
 impl Node {
-    /// Looks at its clock, its policies, the servers of others that it names, its membership, who reaches it and whom it reaches.
+    /// Looks at its clock, its policies, the servers of others and the contacts that it names, its membership, who reaches it and whom it
+    /// reaches.
     ///
     /// # Errors
     /// When its store cannot be read.
     pub async fn diagnose(&self) -> Result<Vec<Diagnosis>, TaskError> {
-        let mut found = vec![self.clock()?, self.policy(), self.route(), self.place()];
+        let clock = Diagnosis::of_clock(&self.runtime().home().store()?)?;
+        let mut found = vec![clock, self.policy(), self.route(), self.place()];
         found.extend(self.endpoints_ready().await.into_iter().map(endpoint));
+        found.extend(self.planned());
         let Some(mesh) = self.mesh() else {
             found.push(Diagnosis::good("mesh", "none; this node is alone"));
             return Ok(found);
         };
         let (situation, peers) = (mesh.situation().await, mesh.peers());
+        let listen = self.runtime().config().mesh.listen;
+        let port = situation.port().unwrap_or_else(|| listen.port());
         found.push(membership(mesh));
-        found.push(listening(&situation));
+        found.push(listening(&situation, port));
         found.extend(entrances(&situation, &peers));
-        found.extend(paths(&peers));
-        found.push(reached(&situation));
+        found.extend(paths(&peers, port));
+        found.push(reached(&situation, port));
         found.extend(refusals(mesh));
         Ok(found)
     }
@@ -97,30 +117,35 @@ impl Node {
         }
     }
 
-    fn clock(&self) -> Result<Diagnosis, TaskError> {
-        let clock = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let store = self.runtime().home().store()?;
-        let floor = store.mesh().time_floor(0).map_err(store_error)?;
-        Ok(of_clock(clock, Duration::from_secs(floor)))
+    /// The contacts, where its configuration names some.
+    fn planned(&self) -> Option<Diagnosis> {
+        if !self.runtime().config().mesh.plans_contacts() {
+            return None;
+        }
+        Some(match self.bundles().planned(contacts::now()) {
+            Ok(number) => Diagnosis::good("contacts", format!("{number} ahead")),
+            Err(error) => Diagnosis::bad(
+                "contacts",
+                format!("{}: the plan stays as it was", error.message),
+                "see `contacts` and `[mesh.orbits]` in node.toml; what they name is read again by itself",
+            ),
+        })
     }
 }
 
 /// What a clock shows, beside the newest time that the node has seen.
-fn of_clock(clock: Duration, seen: Duration) -> Diagnosis {
-    let (behind, ahead) = (seen.saturating_sub(clock).as_secs(), clock.saturating_sub(seen));
-    if behind > 0 {
+fn of_clock(clock: UnixTime, seen: UnixTime) -> Diagnosis {
+    if clock < seen {
         Diagnosis::bad(
             "clock",
-            format!("{behind} s behind a time that this node has already seen"),
-            "set it (`timedatectl set-ntp true`): until then tasks with a deadline are held",
+            format!("it shows {clock}, and this node has seen {seen} already"),
+            "set it (`timedatectl set-ntp true`): until then tasks with a deadline are held, and memberships are judged by the later \
+             time; if it is right, stop the node and run `karman node reset-clock`",
         )
-    } else if ahead > MOST_AHEAD {
+    } else if clock > seen.after(MOST_AHEAD) {
         Diagnosis::bad(
             "clock",
-            format!(
-                "{} ahead of any time that this node has seen",
-                format_duration(ahead)
-            ),
+            format!("it shows {clock}, and the newest time that this node has seen is {seen}"),
             "if it is wrong, set it (`timedatectl set-ntp true`): tasks and memberships end by it",
         )
     } else {
@@ -144,29 +169,47 @@ fn endpoint((name, ready): (String, Result<(), TaskError>)) -> Diagnosis {
 }
 
 fn membership(mesh: &Mesh) -> Diagnosis {
-    let name = mesh.standing().mesh().short();
-    match (mesh.standing().own(), mesh.refusal()) {
-        (Some(member), _) => {
+    let (standing, again) = (
+        mesh.standing(),
+        "ask for a new invitation (`karman mesh invite`), and start with --join",
+    );
+    let name = standing.mesh().short();
+    if let Some(why) = standing.put_out() {
+        return Diagnosis::bad("membership", format!("put out of mesh {name}: {why}"), again);
+    }
+    match (standing.own_or_why(), mesh.refusal()) {
+        (Some(Ok(member)), _) => {
             let until = member.not_after;
             Diagnosis::good(
                 "membership",
                 format!("{} node of mesh {name} until {until}", member.tier),
             )
         }
+        (Some(Err(why)), _) => {
+            let hint = match why {
+                MembershipError::ClockBehind { .. } => "see the clock above",
+                _ => again,
+            };
+            Diagnosis::bad(
+                "membership",
+                format!("that of mesh {name} does not hold: {why}"),
+                hint,
+            )
+        }
         (None, Some(why)) => Diagnosis::bad(
             "membership",
             format!("mesh {name} does not let this node in: {why}"),
-            "ask for a new invitation (`karman mesh invite`), and start with --join",
+            again,
         ),
         (None, None) => Diagnosis::bad(
             "membership",
-            format!("none of mesh {name} yet, or none that still holds"),
+            format!("none of mesh {name} yet"),
             "a node that may issue has to be in reach: see the entrances below",
         ),
     }
 }
 
-fn listening(situation: &Situation) -> Diagnosis {
+fn listening(situation: &Situation, port: u16) -> Diagnosis {
     let places: Vec<String> = situation.listens.iter().map(ToString::to_string).collect();
     let local = |place: &String| place.contains("/127.0.0.1/") || place.contains("/ip6/::1/");
     if places.is_empty() {
@@ -181,7 +224,7 @@ fn listening(situation: &Situation) -> Diagnosis {
         true => Diagnosis::bad(
             "listens",
             places.join("\n"),
-            "only this machine gets there: set `mesh.listen` to 0.0.0.0:7117",
+            &format!("only this machine gets there: set `mesh.listen` to 0.0.0.0:{port}"),
         ),
     }
 }
@@ -222,7 +265,10 @@ fn nobody(situation: &Situation) -> String {
 }
 
 fn seconds(time: Duration) -> String {
-    format_duration(Duration::from_secs(time.as_secs()))
+    match time.as_secs() {
+        0 => "less than 1 s".to_owned(),
+        whole => format_duration(Duration::from_secs(whole)),
+    }
 }
 
 fn advice(why: &str) -> &'static str {
@@ -230,7 +276,7 @@ fn advice(why: &str) -> &'static str {
     if why.contains("refused") && !why.contains("refused us") {
         "nothing listens there: is the node up, and is that its port?"
     } else if why.contains("timed out") || why.contains("timeout") {
-        "nothing comes back: a firewall on the way, or the machine is off; UDP and TCP 7117 and UDP 7118 must pass"
+        "nothing comes back: a firewall on the way, or the machine is off; UDP and TCP must pass to that port, and UDP to the next"
     } else if why.contains("unreachable") {
         "no way leads there: is the address right, and this machine's network up?"
     } else if why.contains("version") {
@@ -241,7 +287,7 @@ fn advice(why: &str) -> &'static str {
 }
 
 /// UDP that does not pass shows in paths over TCP whose better ones were tried.
-fn paths(peers: &[Peer]) -> Option<Diagnosis> {
+fn paths(peers: &[Peer], port: u16) -> Option<Diagnosis> {
     let by = |path| peers.iter().filter(move |peer| peer.path == Some(path));
     let (direct, tcp, relayed) = (
         by(Path::Direct).count(),
@@ -263,19 +309,20 @@ fn paths(peers: &[Peer]) -> Option<Diagnosis> {
         (0, 1..) => Diagnosis::bad(
             "paths",
             found,
-            "let UDP 7117 and 7118 out and their answers in: calls over TCP wait for each other's lost packets",
+            "let UDP out to the ports of other nodes (7117 and 7118, if they say nothing else) and the answers in: calls over TCP wait \
+             for each other's lost packets",
         ),
         (0, 0) => Diagnosis::bad(
             "paths",
             found,
-            "forward UDP 7117 to this machine at the router, if it is yours: relays are slower",
+            &format!("forward UDP {port} to this machine at the router, if it is yours: relays are slower"),
         ),
         // Where some are reached directly, what keeps the others is on their side.
         _ => Diagnosis::good("paths", found),
     })
 }
 
-fn reached(situation: &Situation) -> Diagnosis {
+fn reached(situation: &Situation, port: u16) -> Diagnosis {
     let Situation {
         reached,
         translated,
@@ -292,12 +339,16 @@ fn reached(situation: &Situation) -> Diagnosis {
         (false, true, false) => Diagnosis::bad(
             "reachable",
             "behind a router that translates, and no relay has a place",
-            "one node of the mesh has to be reachable from everywhere (a cloud node, or a forwarded UDP port 7117)",
+            &format!(
+                "one node of the mesh has to be reachable from everywhere (a cloud node, or UDP port {port} forwarded to this one)"
+            ),
         ),
         (false, false, false) => Diagnosis::bad(
             "reachable",
             "nobody has dialled this node yet",
-            "a node that came a moment ago is tried within seconds; else open UDP and TCP 7117 in its firewall",
+            &format!(
+                "a node that came a moment ago is tried within seconds; else open UDP and TCP {port} in its firewall"
+            ),
         ),
     }
 }
@@ -334,12 +385,18 @@ mod tests {
 
     #[test]
     fn a_clock_is_bad_behind_what_was_seen_and_far_ahead_of_it() {
-        let seen = Duration::from_secs(1_700_000_000);
+        let seen = UnixTime::from_seconds(1_700_000_000);
         for (clock, says) in [
             (seen, "in line"),
-            (seen + MOST_AHEAD, "in line"),
-            (seen - Duration::from_secs(3), "3 s behind"),
-            (seen + MOST_AHEAD * 2, "ahead of any time"),
+            (seen.after(MOST_AHEAD), "in line"),
+            (
+                UnixTime::from_seconds(1_699_999_997),
+                "shows 2023-11-14 22:13:17 UTC, and this node has seen 2023-11-14 22:13:20 UTC",
+            ),
+            (
+                seen.after(MOST_AHEAD * 2),
+                "the newest time that this node has seen",
+            ),
         ] {
             let found = of_clock(clock, seen);
             assert!(found.found.contains(says), "{}", found.found);

@@ -6,10 +6,13 @@ use karman_store::{Store, StoreError};
 use karman_tasks::{Ticket, Write};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Weak;
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::time::Duration;
 
 /// Writes that go into one transaction.
 const MOST_TOGETHER: usize = 1024;
+/// How long nothing is written until it is looked whether a disk that was full has room again.
+const LOOK: Duration = Duration::from_secs(5);
 
 /// The way to the disk. The thread ends when it is dropped.
 pub(super) struct Disk(Sender<(Ticket, Write)>);
@@ -35,7 +38,16 @@ impl Disk {
 }
 
 fn write_down(store: &Store, writes: &Receiver<(Ticket, Write)>, tasks: &Weak<Inner>) {
-    while let Ok(first) = writes.recv() {
+    loop {
+        let first = match writes.recv_timeout(LOOK) {
+            Ok(first) => first,
+            // While the node is not ready, nobody else may write.
+            Err(RecvTimeoutError::Timeout) => {
+                let _ = written(|| store.check());
+                continue;
+            }
+            Err(RecvTimeoutError::Disconnected) => return,
+        };
         let more = writes.try_iter().take(MOST_TOGETHER - 1);
         let (tickets, writes): (Vec<Ticket>, Vec<Write>) = std::iter::once(first).chain(more).unzip();
         let outcome = written(|| store.tasks().write(&writes));

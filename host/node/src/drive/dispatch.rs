@@ -96,6 +96,35 @@ impl Calls {
             (Err(unknown), None) => Err(unknown),
         }
     }
+
+    /// Runs the task on another node that offers it: this one is taken out of service.
+    pub(crate) async fn pass_on(
+        &self,
+        task: &str,
+        request: TaskRequest,
+        context: CallContext,
+        hedge_after: Option<Duration>,
+    ) -> Result<(TaskResponse, Ran), TaskError> {
+        let others = self.others.get();
+        let Some((mesh, routes)) = others.and_then(|(mesh, routes)| Some((mesh, routes.upgrade()?))) else {
+            return Err(drained(""));
+        };
+        let others = Others {
+            mesh,
+            routes: &routes,
+        };
+        let answered = elsewhere(others, task, request, context, hedge_after).await;
+        answered.map_err(|error| match error.kind {
+            ErrorKind::Unavailable => drained(&format!(": {}", error.message)),
+            _ => error,
+        })
+    }
+}
+
+/// It may well have the task, so that this is not a matter of the name.
+fn drained(why: &str) -> TaskError {
+    TaskError::unavailable(format!("this node is drained{why}"))
+        .with_hint("ask another node, or start this one again")
 }
 
 /// Tries the providers one after the other; where the caller hedges, the second one as soon as the first is late. The first answer

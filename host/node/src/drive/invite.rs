@@ -6,7 +6,7 @@ use crate::config::Time;
 use crate::node::Node;
 use crate::services::{blocking, store_error};
 use karman_mesh::membership::{Invitation, Right, Rights, Terms, UnixTime};
-use karman_mesh::{GateError, InvitationStatus, Invitations, Multiaddr};
+use karman_mesh::{InvitationStatus, Invitations, Multiaddr};
 use karman_package::PublicKey;
 use karman_types::{TaskError, Tier};
 use serde::{Deserialize, Serialize};
@@ -44,6 +44,25 @@ fn expires() -> Time {
 }
 
 impl InviteOrder {
+    /// Refuses terms that are over at once.
+    ///
+    /// # Errors
+    /// `invalid` with the field.
+    pub fn check(&self) -> Result<(), TaskError> {
+        let least = Duration::from_secs(1);
+        let lasts = self.lasts.map(|Time(lasts)| lasts);
+        for (field, time) in [("expires", Some(self.expires.0)), ("lasts", lasts)] {
+            if time.is_some_and(|time| time < least) {
+                return Err(
+                    TaskError::invalid(format!("`{field}` is no time: nobody could join"))
+                        .with_field(field)
+                        .with_hint("give a second at least, such as `7d`"),
+                );
+            }
+        }
+        Ok(())
+    }
+
     /// What the membership says that comes of it, where an issuer gives it whose own lasts until `most`.
     pub fn terms(&self, now: UnixTime, most: UnixTime) -> Terms {
         let not_after = match self.lasts {
@@ -74,9 +93,10 @@ impl Node {
     /// invitation is remembered.
     ///
     /// # Errors
-    /// `unavailable` when this node belongs to no mesh or may not invite, `denied` for terms that it may not give, `invalid` for an
-    /// invitation that would be too long, `limit` where too many are remembered.
+    /// `unavailable` when this node belongs to no mesh, `denied` when it may not invite or may not give these terms, `invalid` for terms
+    /// that are over at once, `limit` for an invitation that would be too long, or where too many are remembered.
     pub async fn invite(&self, order: &InviteOrder) -> Result<Invitation, TaskError> {
+        order.check()?;
         let mesh = mesh_of(self)?;
         let addresses = match order.addresses.is_empty() {
             true => reachable(mesh.addresses().await.iter().map(ToString::to_string).collect()),
@@ -88,10 +108,7 @@ impl Node {
         let (terms, expires) = (order.terms(now, most), now.after(order.expires.0));
         let for_node = order.for_node.as_ref().map(PublicKey::as_bytes);
         let invited = standing.invite(&terms, expires, for_node, addresses);
-        let invitation = invited.map_err(|error| match error {
-            GateError::NotAMember(error) => TaskError::new(error.kind(), error.to_string()),
-            error => refused(error),
-        })?;
+        let invitation = invited.map_err(refused)?;
         self.remember_invitation(invitation.clone()).await?;
         tracing::info!(id = %invitation.id(), tier = %order.tier, "a node is invited");
         Ok(invitation)
@@ -167,6 +184,14 @@ mod tests {
         assert_eq!(order.terms(now, soon).not_after, soon);
         let rights: Vec<String> = terms.rights.iter().map(ToString::to_string).collect();
         assert_eq!(rights, ["call:*", "deploy:*"]);
+        order.check().unwrap();
+        for (field, wrong) in [
+            ("expires", r#"{ "tier": "fog", "expires": "0s" }"#),
+            ("lasts", r#"{ "tier": "fog", "lasts": "999ms" }"#),
+        ] {
+            let order: InviteOrder = serde_json::from_str(wrong).unwrap();
+            assert_eq!(order.check().unwrap_err().field.as_deref(), Some(field));
+        }
         let again: InviteOrder = serde_json::from_value(serde_json::to_value(&order).unwrap()).unwrap();
         assert_eq!(again.terms(now, soon), order.terms(now, soon));
         for wrong in [

@@ -87,7 +87,7 @@ pub(in crate::drive) async fn measure_back(node: &Node, from: NodeId) -> Result<
 }
 
 async fn measured(node: &Node, other: NodeId, way: Way) -> Result<LinkMeasure, TaskError> {
-    let peer = peer_of(node, other).await?;
+    let peer = mesh_of(node)?.peer(other).await?;
     // The first one may set up a connection.
     send(node, peer, (way, 0)).await?;
     let empty = fastest(node, peer, (way, 0), Duration::MAX).await?;
@@ -121,11 +121,6 @@ pub(in crate::drive) fn heard(node: &Node, link: &LinkMeasure) {
     if link.to == node.runtime().id() {
         node.links().rates.put(link.from, Way::Back, link.rate_mbit_s);
     }
-}
-
-async fn peer_of(node: &Node, other: NodeId) -> Result<PeerId, TaskError> {
-    let unknown = || TaskError::unavailable(format!("node {} is not in reach", other.short()));
-    mesh_of(node)?.node(other).await.ok_or_else(unknown)
 }
 
 /// The links from this node to others, measured one after the other: together they would measure each other.
@@ -169,7 +164,7 @@ pub(in crate::drive) fn probe(node: &Node, to: NodeId, bytes: u64) -> Probing {
     let asking = node.clone();
     node.links().probes.join(to, bytes, || {
         async move {
-            let peer = peer_of(&asking, to).await?;
+            let peer = mesh_of(&asking)?.peer(to).await?;
             let took = send(&asking, peer, (Way::There, bytes as usize)).await?;
             Ok(Probed { bytes, took })
         }

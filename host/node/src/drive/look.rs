@@ -3,7 +3,7 @@
 use super::flow;
 use super::status::{TaskState, TaskStatus};
 use super::tasks::{Inner, Tasks};
-use karman_tasks::{Event, Kept, Outcome, Saved, Status};
+use karman_tasks::{Event, Kept, Machine, Outcome, Saved, Status, TaskRecord};
 use karman_types::{ErrorKind, TaskError, TaskId};
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,7 +20,7 @@ impl Tasks {
         let machine = self.inner().machine.lock();
         let tasks = machine.tasks();
         tasks
-            .filter_map(|record| Some(TaskStatus::of(record, machine.status(record.task)?)))
+            .filter_map(|record| self.inner().told(&machine, record))
             .collect()
     }
 
@@ -137,8 +137,15 @@ impl Inner {
     /// How far a task is that this node holds.
     pub(super) fn known(&self, task: TaskId) -> Option<TaskStatus> {
         let machine = self.machine.lock();
-        let record = machine.record(task)?;
-        Some(TaskStatus::of(record, machine.status(task)?))
+        self.told(&machine, machine.record(task)?)
+    }
+
+    fn told(&self, machine: &Machine, record: &TaskRecord) -> Option<TaskStatus> {
+        let mut status = TaskStatus::of(record, machine.status(record.task)?);
+        if status.state == TaskState::Waiting {
+            status.why = self.whys.lock().get(&record.task).cloned();
+        }
+        Some(status)
     }
 
     /// Withdraws a task of this node that has not ended; forgets the result of one that has.

@@ -8,6 +8,7 @@ use crate::contacts;
 use crate::node::Node;
 use karman_mesh::membership::{Invitation, Issuer, MeshKey};
 use karman_mesh::{GateError, Mesh, MeshOptions, Path, Standing, root_of};
+use karman_package::PublicKey;
 use karman_space::{LinkProfile, Rate};
 use karman_types::{CallContext, NodeId, Offer, OfferedTask, TaskError, TaskRequest, TaskResponse, Tier};
 use serde::{Deserialize, Serialize};
@@ -28,6 +29,9 @@ pub struct JoinOptions {
 pub struct PeerStatus {
     /// Its id.
     pub node: NodeId,
+    /// Its key, from which the id follows.
+    #[serde(default)]
+    pub key: Option<PublicKey>,
     /// Where it stands.
     pub tier: Option<Tier>,
     /// How it is reached; nothing while it is not.
@@ -133,7 +137,11 @@ pub(crate) fn join(node: &Node, options: JoinOptions) -> Result<Option<Mesh>, Ta
 pub(super) fn refused(error: GateError) -> TaskError {
     let says = error.to_string();
     match error {
+        GateError::Own(error) | GateError::Invitation(error) | GateError::Issuer(error) => {
+            TaskError::new(error.kind(), says)
+        }
         GateError::NotAMember(_) | GateError::Refused(_) => TaskError::denied(says),
+        GateError::NoIssuer | GateError::NoRoot | GateError::HoldsRoot => TaskError::denied(says),
         GateError::Stranger | GateError::NoNextRoot => TaskError::invalid(says),
         _ => TaskError::unavailable(says),
     }
@@ -215,17 +223,20 @@ impl Node {
     }
 
     /// Where it stands: by its membership, which others trust, else by its own configuration.
-    pub(super) fn tier(&self) -> Tier {
+    pub(crate) fn tier(&self) -> Tier {
         let member = self.mesh().and_then(|mesh| mesh.standing().own());
-        member.map_or_else(|| self.runtime().config().tier, |member| member.tier)
+        let tier = member.map(|member| member.tier);
+        let tier = tier.or_else(|| self.runtime().config().tier);
+        tier.unwrap_or_default()
     }
 
-    /// Every node that this one has met.
+    /// Every node that this one has met, but for those that were revoked.
     ///
     /// # Errors
     /// `unavailable` when it belongs to no mesh.
     pub fn peers(&self) -> Result<Vec<PeerStatus>, TaskError> {
-        let peers = mesh_of(self)?.peers();
+        let mesh = mesh_of(self)?;
+        let peers = mesh.peers();
         let (here, now) = (self.runtime().id(), contacts::now());
         let plan = self.bundles().plan(now);
         let contact = |with| {
@@ -244,14 +255,16 @@ impl Node {
             .filter_map(|peer| {
                 let age = peer.round_trip_age();
                 let offer = peer.offer.map(|(offer, _)| (*offer).clone());
-                let node = peer.member.as_ref()?.node;
+                let member = peer.member.filter(|member| !mesh.standing().is_revoked(member))?;
+                let node = member.node;
                 let rates = self.links().rates.with(node);
                 Some(PeerStatus {
                     node,
+                    key: Some(PublicKey::from_bytes(member.key)),
                     down: rates.down,
                     up: rates.up,
                     contact: contact(node),
-                    tier: peer.member.map(|member| member.tier),
+                    tier: Some(member.tier),
                     path: peer.path,
                     round_trip_us: peer.round_trip.map(|time| time.as_micros() as u64),
                     round_trip_age_ms: age.map(|age| age.as_millis() as u64),
@@ -298,11 +311,7 @@ impl Node {
     /// `unavailable` when it is not in reach; what it says where it measures no link.
     pub async fn ping(&self, id: NodeId, rates: bool) -> Result<Pinged, TaskError> {
         let mesh = mesh_of(self)?;
-        let unknown = || {
-            TaskError::unavailable(format!("node {} is not in reach", id.short()))
-                .with_hint("`karman mesh peers` lists whom this node has met, and when")
-        };
-        let peer = mesh.node(id).await.ok_or_else(unknown)?;
+        let peer = mesh.peer(id).await?;
         let started = Instant::now();
         mesh.reach(peer).await?;
         let round_trip_us = started.elapsed().as_micros() as u64;
@@ -322,23 +331,6 @@ impl Node {
             pinged.up_mbit_s = Some(measure(self, id).await?.rate_mbit_s);
         }
         Ok(pinged)
-    }
-
-    /// Puts a node that this one has met out of the mesh.
-    ///
-    /// # Errors
-    /// `unavailable` when this node is no issuer or has not met the other.
-    pub fn revoke(&self, id: NodeId) -> Result<(), TaskError> {
-        let mesh = mesh_of(self)?;
-        let mut peers = mesh.peers().into_iter();
-        let is_there = peers.find_map(|peer| peer.member.filter(|member| member.node == id));
-        // It may have been met long ago only, before this node was started.
-        let key = is_there.map(|member| member.key).or_else(|| mesh.key_of(id));
-        let unknown = || {
-            TaskError::unavailable(format!("node {} has not been met", id.short()))
-                .with_hint("revoke it on an issuer that has met it: a node's id does not tell its key")
-        };
-        mesh.standing().revoke(&key.ok_or_else(unknown)?).map_err(refused)
     }
 
     /// Takes nothing new, lets what runs end, and hands accepted tasks that wait over to the nodes in reach, the nearest first;
@@ -362,7 +354,8 @@ impl Node {
         heirs
     }
 
-    /// Runs a task here or on a node that offers it, in the order of its [policy](karman_sched::call::Route).
+    /// Runs a task here or on a node that offers it, in the order of its [policy](karman_sched::call::Route); on another node where this
+    /// one is drained.
     ///
     /// # Errors
     /// What the task ends with; `unavailable` when no node in reach has it.
@@ -372,7 +365,7 @@ impl Node {
         request: TaskRequest,
         context: CallContext,
     ) -> Result<(TaskResponse, Ran), TaskError> {
-        self.calls().call(task, request, context, None).await
+        self.dispatch(task, request, context, None).await
     }
 
     /// The same, and a second node is asked as well when the first has not answered after a time: for tasks that may run twice.
@@ -386,65 +379,20 @@ impl Node {
         context: CallContext,
         hedge_after: Duration,
     ) -> Result<(TaskResponse, Ran), TaskError> {
+        self.dispatch(task, request, context, Some(hedge_after)).await
+    }
+
+    async fn dispatch(
+        &self,
+        task: &str,
+        request: TaskRequest,
+        context: CallContext,
+        hedge_after: Option<Duration>,
+    ) -> Result<(TaskResponse, Ran), TaskError> {
         let calls = self.calls();
-        calls.call(task, request, context, Some(hedge_after)).await
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::config::NodeConfig;
-    use crate::logs::LogRing;
-    use crate::runtime::RuntimeOptions;
-    use karman_mesh::membership::{RootKey, Terms};
-    use karman_store::{NodeKeys, Store};
-    use serde_bytes::ByteBuf;
-
-    /// As a node remembers another.
-    #[derive(Serialize)]
-    struct Known {
-        key: ByteBuf,
-        addresses: Vec<String>,
-    }
-
-    #[tokio::test(flavor = "multi_thread")]
-    async fn who_was_met_before_a_node_was_started_can_be_revoked() {
-        let folder = tempfile::tempdir().unwrap();
-        let state = folder.path().join("state");
-        let [root, other] = [(); 2].map(|()| RootKey::generate().unwrap());
-        let key = *other.public().as_bytes();
-        NodeKeys::open(&state)
-            .unwrap()
-            .keep_mesh_root(root.seed())
-            .unwrap();
-        let known = Known {
-            key: ByteBuf::from(key),
-            addresses: Vec::new(),
-        };
-        let store = Store::open(&state).unwrap();
-        store.mesh().put("acquaintances", &[known]).unwrap();
-        drop(store);
-
-        let mut config = NodeConfig::default();
-        config.mesh.listen = "127.0.0.1:0".parse().unwrap();
-        config.mesh.find_neighbours = false;
-        let options = RuntimeOptions {
-            cache: folder.path().join("cache"),
-            state,
-            program: None,
-        };
-        let node = Node::start(config, options, LogRing::default()).await.unwrap();
-        let mesh = node.join(JoinOptions::default()).await.unwrap().unwrap();
-        let standing = mesh.standing();
-        let hour = Duration::from_secs(3600);
-        let terms = Terms::usual(Tier::Edge, standing.now().after(hour));
-        let membership = Issuer::root(&root).issue(&key, &terms, standing.now()).unwrap();
-        let judged = || standing.member_by(&membership.encode(), &key);
-        let id = judged().unwrap().node;
-        node.revoke(id).unwrap();
-        assert!(judged().is_err());
-        let unknown = NodeId::of_key(b"nobody");
-        assert!(node.revoke(unknown).unwrap_err().message.contains("not been met"));
+        match self.is_drained() {
+            true => calls.pass_on(task, request, context, hedge_after).await,
+            false => calls.call(task, request, context, hedge_after).await,
+        }
     }
 }

@@ -24,6 +24,8 @@ mod model_tasks;
 mod models;
 mod parcels;
 mod providers;
+mod remove;
+mod revoke;
 mod rotate;
 mod routes;
 mod serve;
@@ -42,13 +44,13 @@ pub use diagnosis::Diagnosis;
 pub(crate) use dispatch::Calls;
 pub use dispatch::Ran;
 pub use fed::{
-    FedEvent, FedModel, FedNews, FedSeen, FedStatus, check_run, read_fed_answer, read_fed_order, simulate,
-    stored_model, stored_onnx, stored_run, stored_runs,
+    FedEvent, FedModel, FedNews, FedSeen, FedStatus, check_run, not_driven, read_fed_answer, read_fed_order,
+    simulate, stored_model, stored_onnx, stored_run, stored_runs, unknown_run,
 };
 pub(crate) use fed::{Federated, go_on};
 pub use flow::{
     Chosen, EnergyOrigin, Example, FlowCause, FlowEnding, FlowOrder, FlowState, FlowStatus, FlowUndone,
-    MeasureOrder, Measured, SloHistory, SloHour, SloMinute, StepStatus, Wanted,
+    MeasureOrder, Measured, SloHistory, SloHour, SloMinute, StepStatus, UndoStatus, Wanted,
 };
 pub(crate) use flow::{FlowEvent, Follower, Known};
 pub use invite::InviteOrder;
@@ -59,6 +61,8 @@ pub use mesh::{JoinOptions, NextContact, NodeOffer, PeerStatus, Pinged};
 pub(crate) use mesh::{join, mesh_of};
 pub use models::{Inferred, ModelDescription, TensorDescription};
 pub use parcels::{BundleStatus, Sent};
+pub use remove::remove_stored_model;
+pub use revoke::Revoked;
 pub use rotate::Rotated;
 pub use split::{
     CutBy, InsideLayer, InsideNode, InsideOrder, InsidePlan, Leg, ModelInParts, NodeProfile, RanInParts,

@@ -5,7 +5,7 @@
 //! the Open Inference Protocol, `{"inputs": […]}`.
 
 use super::dispatch::Ran;
-use crate::inference::{InferTensor, datatype};
+use crate::inference::{InferTensor, WantedOutput, chosen, datatype, each_once};
 use crate::runtime::Runtime;
 use karman_engine::capability::nn::Tensors;
 use karman_tensor::ElementType;
@@ -77,6 +77,10 @@ pub(super) async fn run(
     let started = Instant::now();
     let models = runtime.models();
     let of_protocol = input["inputs"].is_array();
+    let wanted = match of_protocol {
+        true => wanted_outputs(input["outputs"].take())?,
+        false => Vec::new(),
+    };
     let inputs = match of_protocol {
         true => protocol_inputs(input["inputs"].take())?,
         false => named_inputs(&models.inputs_of(model).await?, input)?,
@@ -94,7 +98,7 @@ pub(super) async fn run(
             })??
         }
     };
-    let written: Vec<InferTensor> = outputs
+    let written: Vec<InferTensor> = chosen(outputs, &wanted)?
         .iter()
         .map(|(name, tensor)| InferTensor::write(name, tensor))
         .collect();
@@ -140,6 +144,16 @@ fn protocol_inputs(inputs: Value) -> Result<Tensors, TaskError> {
     let inputs: Vec<InferTensor> = serde_json::from_value(inputs)
         .map_err(|error| TaskError::invalid(error.to_string()).with_field("inputs"))?;
     inputs.iter().map(InferTensor::read).collect()
+}
+
+/// The outputs that are wanted, by name; all of them where none is named.
+fn wanted_outputs(outputs: Value) -> Result<Vec<String>, TaskError> {
+    let outputs: Option<Vec<WantedOutput>> = serde_json::from_value(outputs)
+        .map_err(|error| TaskError::invalid(error.to_string()).with_field("outputs"))?;
+    let outputs = outputs.unwrap_or_default().into_iter();
+    let wanted: Vec<String> = outputs.map(|wanted| wanted.name).collect();
+    each_once(&wanted)?;
+    Ok(wanted)
 }
 
 /// The tensors of an object, each of the type that the model takes.

@@ -161,9 +161,8 @@ impl Node {
         inputs: &Tensors,
         within: Duration,
     ) -> Result<Inferred, TaskError> {
-        let away = || TaskError::unavailable(format!("node {} is not in reach", at.0.short()));
-        let mesh = mesh_of(self).map_err(|_| away())?;
-        let peer = mesh.node(at.0).await.ok_or_else(away)?;
+        let mesh = mesh_of(self)?;
+        let peer = mesh.peer(at.0).await?;
         self.ask_to_infer(mesh, (peer, at), name, inputs, Some(within))
             .await
     }
@@ -240,6 +239,12 @@ impl Node {
         })
     }
 
+    /// Why this node would refuse a request for a model of its own, as far as it knows: nothing is tried for it, so one that was never asked
+    /// for counts as ready.
+    pub fn refused_model(&self, name: &str) -> Option<TaskError> {
+        self.runtime().models().refusal(name)
+    }
+
     /// The models of the nodes in reach by name, and who has each, this node first.
     ///
     /// # Errors
@@ -294,7 +299,11 @@ impl Node {
         providers
     }
 
-    fn has_model(&self, name: &str) -> Result<bool, TaskError> {
+    /// Whether this node has a model of this name, or one with this exit.
+    ///
+    /// # Errors
+    /// What the disk refuses.
+    pub fn has_model(&self, name: &str) -> Result<bool, TaskError> {
         Ok(self.runtime().models().find(name)?.is_some())
     }
 }

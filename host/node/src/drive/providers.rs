@@ -3,7 +3,7 @@
 use super::tasks::Inner;
 use super::{away, flow, model_tasks};
 use karman_mesh::{Mesh, Provider};
-use karman_types::{NodeId, TaskId};
+use karman_types::{NodeId, TaskId, nearest};
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -94,6 +94,23 @@ pub(super) async fn in_reach(mesh: &Mesh, name: &str) -> Vec<Provider> {
     let mut providers = mesh.providers(name).await;
     providers.retain(|provider| mesh.is_connected(&provider.id));
     providers
+}
+
+/// Why a task waits that nobody offers, with the name that may be meant.
+pub(super) fn nobody_offers(tasks: &Inner, name: &str) -> String {
+    let mut known: Vec<String> = Vec::new();
+    for plugin in tasks.plugins.all() {
+        let manifest = plugin.manifest();
+        known.push(manifest.name.clone());
+        known.extend(manifest.capability_name());
+    }
+    let peers = tasks.mesh.get().map(Mesh::peers).unwrap_or_default();
+    for (offer, _) in peers.into_iter().filter_map(|peer| peer.offer) {
+        known.extend(offer.tasks.iter().map(|task| task.name.clone()));
+    }
+    let meant = nearest(name, known.iter().map(String::as_str));
+    let meant = meant.map_or_else(String::new, |meant| format!("; did you mean `{meant}`?"));
+    format!("no node in reach offers `{name}`{meant}")
 }
 
 /// Whether this node runs the task itself.

@@ -24,7 +24,7 @@ impl Node {
     /// is good for `grace` from now.
     ///
     /// # Errors
-    /// `unavailable` when this node belongs to no mesh or does not hold its root key, `invalid` when none lies ready.
+    /// `unavailable` when this node belongs to no mesh, `denied` when it does not hold its root key, `invalid` when none lies ready.
     pub fn rotate(&self, grace: Duration) -> Result<Rotated, TaskError> {
         let standing = mesh_of(self)?.standing();
         let before = standing.mesh();

@@ -2,6 +2,7 @@
 
 use super::attempt;
 use super::dispatch::chain;
+use super::model_tasks::MODEL;
 use super::{fed, links, model_tasks, models, split, swarm};
 use crate::node::Node;
 use futures::FutureExt;
@@ -140,7 +141,13 @@ async fn serve(
             TaskResponse::default()
         }
         Ask::Undeploy => {
-            node.undeploy(&head.name).await?;
+            match head.name.strip_prefix(MODEL) {
+                Some(model) => {
+                    tracing::info!(model, by = %from.node, "a member removes a model");
+                    node.remove_model(model).await?;
+                }
+                None => node.undeploy(&head.name).await?,
+            }
             TaskResponse::default()
         }
     };

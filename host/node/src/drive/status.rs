@@ -22,6 +22,9 @@ pub struct TaskStatus {
     /// Why it failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<TaskError>,
+    /// Why it waits, where it does: what kept it from running last.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub why: Option<String>,
 }
 
 /// The state of an accepted task.
@@ -102,6 +105,7 @@ impl TaskStatus {
             state,
             nodes,
             error,
+            why: None,
         }
     }
 }

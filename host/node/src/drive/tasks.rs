@@ -54,6 +54,8 @@ pub(crate) struct Inner {
     pub(super) provider: Mutex<Provider>,
     /// Attempts of this node, wherever they run.
     running: Mutex<HashMap<AttemptId, AbortHandle>>,
+    /// What kept each task that waits from running last.
+    pub(super) whys: Mutex<HashMap<TaskId, String>>,
     /// Nodes that offered to run something lately.
     pub(super) providers: FoundLately,
     /// Who waits for an acknowledgement.
@@ -94,6 +96,7 @@ impl Tasks {
             decisions,
             flows,
             running: Mutex::default(),
+            whys: Mutex::default(),
             providers: FoundLately::default(),
             asked: Mutex::default(),
             keepers: Keepers::new(&runtime, &store, inner.clone()),
@@ -213,6 +216,15 @@ impl Inner {
     /// Whether the task is here and has not ended.
     pub(super) fn is_open(&self, task: TaskId) -> bool {
         is_open(&self.machine.lock(), task)
+    }
+
+    /// Remembers why a task does not run.
+    pub(super) fn note_why(&self, task: TaskId, why: impl Into<String>) {
+        self.whys.lock().insert(task, why.into());
+        // It may have ended meanwhile, and nobody else would forget it.
+        if !self.is_open(task) {
+            self.whys.lock().remove(&task);
+        }
     }
 
     /// How many kept tasks it holds.

@@ -40,7 +40,7 @@ pub(super) fn remember(runtime: &Runtime) -> Result<Reading, TaskError> {
     Ok(reading)
 }
 
-/// Whether a clock is believed, and not so far ahead that only the mesh can tell whether that is so: what is remembered is never lowered again.
+/// Whether a clock is believed, and not so far ahead that only the mesh can tell whether that is so: no node lowers again what is remembered.
 fn is_remembered(Reading { wall, trusted, floor }: &Reading) -> bool {
     *trusted && wall.since(*floor) <= MOST_AHEAD
 }

@@ -61,6 +61,39 @@ impl fmt::Display for Scalar {
     }
 }
 
+impl TensorData {
+    /// The first elements in words, so many at most, and whether there are more.
+    pub fn words(&self, most: usize) -> (Vec<String>, bool) {
+        fn first<T: Element + Copy, V: fmt::Display>(
+            tensor: &Tensor,
+            most: usize,
+            read: impl Fn(T) -> V,
+        ) -> (Vec<String>, bool) {
+            let all = tensor.view::<T>().unwrap_or_default();
+            let words = all.iter().take(most).map(|element| read(*element).to_string());
+            (words.collect(), all.len() > most)
+        }
+        let tensor = match self {
+            Self::Read(all) => {
+                let words = all.iter().take(most).map(Scalar::to_string);
+                return (words.collect(), all.len() > most);
+            }
+            Self::Held(tensor) => tensor,
+        };
+        match tensor.element() {
+            ElementType::F16 => first(tensor, most, |value: f16| value),
+            ElementType::Bf16 => first(tensor, most, |value: bf16| value),
+            ElementType::F32 => first(tensor, most, |value: f32| value),
+            ElementType::F64 => first(tensor, most, |value: f64| value),
+            ElementType::I8 => first(tensor, most, |value: i8| value),
+            ElementType::U8 => first(tensor, most, |value: u8| value),
+            ElementType::I32 => first(tensor, most, |value: i32| value),
+            ElementType::I64 => first(tensor, most, |value: i64| value),
+            ElementType::Bool => first(tensor, most, |value: bool| value),
+        }
+    }
+}
+
 impl<'de> Deserialize<'de> for TensorData {
     /// Lists in lists become one list: only their order counts. How deep they may nest, the reader of JSON bounds.
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {

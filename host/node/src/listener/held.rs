@@ -2,7 +2,7 @@
 
 use super::answer::Refusal;
 use super::extract::{InBody, InPath, InQuery};
-use crate::drive::{HeldModel, ModelOn};
+use crate::drive::{HeldModel, ModelOn, UndeployedOn};
 use crate::node::Node;
 use crate::services::{blocking, store_error};
 use axum::Router;
@@ -21,8 +21,11 @@ pub(crate) fn router(limits: &ModelLimits) -> Router<Node> {
     Router::new()
         .route("/grants", get(allowed).post(allow).delete(revoke))
         .route("/models", get(models))
-        .route("/models/{name}", post(add_model).layer(most))
-        .route("/mesh/models/{name}", post(add_model_on).layer(most))
+        .route("/models/{name}", post(add_model).layer(most).delete(remove_model))
+        .route(
+            "/mesh/models/{name}",
+            post(add_model_on).layer(most).delete(remove_model_on),
+        )
         .route("/secrets", get(secrets))
         .route("/secrets/{name}", post(set_secret))
 }
@@ -81,6 +84,9 @@ async fn change(
         node.plugins().grant(&plugin.name, &grants, revoke).await?;
         return with(node, move |store| store.grants().get(&identity)).await;
     }
+    if !revoke {
+        node.runtime().home().must_not_be_granted(&grants)?;
+    }
     with(node, move |store| match revoke {
         true => store.grants().revoke(&identity, &grants),
         false => store.grants().allow(&identity, &grants),
@@ -133,6 +139,26 @@ async fn add_model_on(
 ) -> Result<Json<Vec<ModelOn>>, Refusal> {
     let info = read(&info)?;
     Ok(Json(node.add_model_on(&on, &name, file, info).await?))
+}
+
+async fn remove_model(
+    State(node): State<Node>,
+    InPath(name): InPath<String>,
+) -> Result<Json<HeldModel>, Refusal> {
+    Ok(Json(node.remove_model(&name).await?))
+}
+
+#[derive(Deserialize)]
+struct On {
+    on: String,
+}
+
+async fn remove_model_on(
+    State(node): State<Node>,
+    InPath(name): InPath<String>,
+    InQuery(On { on }): InQuery<On>,
+) -> Result<Json<Vec<UndeployedOn>>, Refusal> {
+    Ok(Json(node.remove_model_on(&on, &name).await?))
 }
 
 /// What is known of a model, as a JSON object; nothing of nothing.

@@ -2,9 +2,10 @@
 
 use super::answer::Refusal;
 use super::extract::{InBody, InPath, InQuery};
+use crate::contacts::{PlannedContact, contact_plan};
 use crate::drive::{
-    BundleStatus, DeployedOn, Diagnosis, InviteOrder, KeepersStatus, NodeOffer, PeerStatus, Pinged, Rotated,
-    Sent, UndeployedOn, mesh_of,
+    BundleStatus, DeployedOn, Diagnosis, InviteOrder, KeepersStatus, NodeOffer, PeerStatus, Pinged, Revoked,
+    Rotated, Sent, UndeployedOn, mesh_of,
 };
 use crate::node::Node;
 use crate::plugins::DeployOptions;
@@ -14,7 +15,7 @@ use axum::extract::State;
 use axum::response::Json;
 use axum::routing::{delete, get, post};
 use karman_mesh::InvitationStatus;
-use karman_space::Priority;
+use karman_space::{Priority, Time};
 use karman_types::{NodeId, TaskError};
 use serde::Deserialize;
 use std::collections::BTreeSet;
@@ -36,6 +37,7 @@ pub(crate) fn router() -> Router<Node> {
         .route("/mesh/invitations/{id}", delete(withdraw))
         .route("/mesh/root", post(rotate))
         .route("/mesh/plugins/{name}", post(deploy).delete(undeploy))
+        .route("/mesh/contacts", get(contacts))
         .route("/mesh/bundles", get(bundles))
         .route("/mesh/bundles/{name}", post(deploy_later))
 }
@@ -90,16 +92,18 @@ async fn ping(
     Ok(Json(node.ping(read(&node, &id)?, options.rates).await?))
 }
 
-async fn revoke(State(node): State<Node>, InPath(id): InPath<String>) -> Result<Json<()>, Refusal> {
+async fn revoke(State(node): State<Node>, InPath(id): InPath<String>) -> Result<Json<Revoked>, Refusal> {
+    if let Ok(key) = id.parse() {
+        return Ok(Json(node.revoke_key(&key)?));
+    }
     if id.len() < FEWEST {
         let why = format!("`{id}` says too little of a node that is put out for good");
-        let error = TaskError::invalid(why)
-            .with_field("node")
-            .with_hint(format!("give {FEWEST} characters of its id at least"));
+        let error = TaskError::invalid(why).with_field("node").with_hint(format!(
+            "give {FEWEST} characters of its id at least, or its whole key"
+        ));
         return Err(error.into());
     }
-    node.revoke(read(&node, &id)?)?;
-    Ok(Json(()))
+    Ok(Json(node.revoke(read(&node, &id)?)?))
 }
 
 async fn invitations(State(node): State<Node>) -> Result<Json<Vec<InvitationStatus>>, Refusal> {
@@ -186,6 +190,23 @@ async fn undeploy(
     InQuery(On { on, .. }): InQuery<On>,
 ) -> Result<Json<Vec<UndeployedOn>>, Refusal> {
     Ok(Json(node.undeploy_on(&on, &name).await?))
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+struct Ahead {
+    from: Time,
+    ahead_ms: u64,
+}
+
+async fn contacts(
+    State(node): State<Node>,
+    InQuery(Ahead { from, ahead_ms }): InQuery<Ahead>,
+) -> Result<Json<Vec<PlannedContact>>, Refusal> {
+    let config = node.runtime().config().mesh.clone();
+    let plan = move || contact_plan(&config, from, Duration::from_millis(ahead_ms));
+    let plan = crate::services::blocking(plan).await?;
+    Ok(Json(plan.contacts().iter().copied().map(Into::into).collect()))
 }
 
 async fn bundles(State(node): State<Node>) -> Result<Json<Vec<BundleStatus>>, Refusal> {

@@ -12,7 +12,7 @@ use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, text};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::ConstCounter;
-use prometheus_client::metrics::gauge::ConstGauge;
+use prometheus_client::metrics::gauge::{ConstGauge, Gauge};
 use prometheus_client::registry::{Registry, Unit};
 use std::fmt;
 use std::sync::Arc;
@@ -30,6 +30,10 @@ pub(crate) async fn show(State(node): State<Node>) -> Response {
 impl Node {
     /// Adds what there is to measure of its plugins, its models and its mesh, as it is now.
     pub fn register_metrics(&self, registry: &mut Registry) {
+        let shut: Gauge = Gauge::default();
+        shut.set(self.trouble().is_some().into());
+        let help = "Whether the disk does not take what is to be kept";
+        registry.register("karman_store_shut", help, shut);
         registry.register_collector(Box::new(Plugins(self.plugins().all())));
         let batches = self.runtime().models().batch_counts();
         if !batches.is_empty() {

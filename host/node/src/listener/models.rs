@@ -1,14 +1,20 @@
 //! How models are run, for the operator: profiles, plans over several nodes, and one run.
 
 use super::answer::Refusal;
-use super::extract::{InBody, InPath};
+use super::extract::{InBody, InPath, InQuery};
 use crate::drive::{InsideOrder, InsidePlan, LinkMeasure, ModelInParts, NodeProfile, SplitOrder, SplitPlan};
-use crate::inference::{InferParameters, InferRequest, InferResponse, InferTensor, MOST_REQUEST};
+use crate::inference::binary::{HEADER_LENGTH, WireBody};
+use crate::inference::{
+    InferParameters, InferRequest, InferResponse, InferTensor, MOST_REQUEST, chosen, each_once,
+};
 use crate::node::Node;
 use axum::Router;
 use axum::extract::{DefaultBodyLimit, State};
-use axum::response::Json;
+use axum::response::{IntoResponse, Json, Response};
 use axum::routing::{get, post, put};
+use http::header::CONTENT_TYPE;
+use karman_types::TaskError;
+use serde::Deserialize;
 use std::time::Instant;
 
 pub(crate) fn router() -> Router<Node> {
@@ -71,11 +77,23 @@ async fn state_links(
     Ok(Json(node.state_links(&name, &links).await?))
 }
 
+/// How a run is answered.
+#[derive(Deserialize)]
+struct Answered {
+    /// Whether outputs that do not say otherwise come as bytes behind the JSON, whatever the request says: JSON has neither NaN nor infinity.
+    #[serde(default)]
+    binary: bool,
+}
+
 async fn run(
     State(node): State<Node>,
     InPath(name): InPath<String>,
+    InQuery(Answered { binary }): InQuery<Answered>,
     InBody(request): InBody<InferRequest>,
-) -> Result<Json<InferResponse>, Refusal> {
+) -> Result<Response, Refusal> {
+    request.check()?;
+    let wanted = || request.outputs.iter().map(|wanted| &wanted.name);
+    each_once(wanted())?;
     let inputs = request
         .inputs
         .iter()
@@ -84,11 +102,22 @@ async fn run(
     let started = Instant::now();
     let ran = node.run_model(&name, inputs).await?;
     let took = started.elapsed();
-    let outputs = ran
-        .results
-        .iter()
-        .map(|(name, tensor)| InferTensor::write(name, tensor));
-    Ok(Json(InferResponse {
+    let as_bytes = |name: &str| {
+        let wanted = request.outputs.iter().find(|wanted| wanted.name == name);
+        let said = wanted.and_then(|wanted| wanted.parameters.binary_data);
+        said.unwrap_or(binary || request.parameters.binary_data_output)
+    };
+    let (mut outputs, mut behind) = (Vec::new(), Vec::new());
+    for (name, tensor) in chosen(ran.results, wanted())? {
+        if !as_bytes(&name) {
+            outputs.push(InferTensor::write(&name, &tensor));
+            continue;
+        }
+        let bytes = tensor.to_bytes();
+        outputs.push(InferTensor::announce(&name, &tensor, Some(bytes.len() as u64)));
+        behind.push(bytes);
+    }
+    let response = InferResponse {
         model_name: name,
         model_version: None,
         id: request.id,
@@ -97,6 +126,13 @@ async fn run(
             decision: None,
             took_us: Some(took.as_micros() as u64),
         },
-        outputs: outputs.collect(),
-    }))
+        outputs,
+    };
+    let json = serde_json::to_vec(&response).map_err(|error| TaskError::internal(error.to_string()))?;
+    let body = WireBody::of(json, behind);
+    let length = body
+        .header_length
+        .map(|length| [(HEADER_LENGTH, length.to_string())]);
+    let kind = [(CONTENT_TYPE, body.content_type)];
+    Ok((kind, length, body.bytes).into_response())
 }

@@ -5,7 +5,7 @@
 use super::connections::Listener;
 use crate::config::{HostName, NodeConfig};
 use http::uri::Authority;
-use http::{HeaderValue, Request, header};
+use http::{HeaderMap, HeaderValue, Request, Version, header};
 use karman_types::TaskError;
 use std::borrow::Cow;
 use std::net::{IpAddr, SocketAddr};
@@ -13,6 +13,11 @@ use std::sync::Arc;
 
 /// Where browsers say whose page asks (Fetch Metadata). No page can say it in their place.
 const SITE: &str = "sec-fetch-site";
+/// A plugin's page is an origin of its own in a browser (Content Security Policy, level 3): with ours it could have done here whatever the
+/// reader may, and on a gateway read the token that the dashboard keeps.
+const OWN_ORIGIN: HeaderValue = HeaderValue::from_static(
+    "sandbox allow-downloads allow-forms allow-modals allow-popups allow-popups-to-escape-sandbox allow-scripts",
+);
 /// The longest name that is told again.
 const MOST_TOLD: usize = 256;
 
@@ -29,6 +34,52 @@ pub fn other_host<'r, B>(request: &'r Request<B>, named: &[String]) -> Option<Co
 /// `Gateway.Example.` is `gateway.example`.
 pub fn plain_host(name: &str) -> String {
     name.strip_suffix('.').unwrap_or(name).to_ascii_lowercase()
+}
+
+/// Refuses a request that does not say for which host it is: what another server reads in it may be another one (RFC 9112, section 3.2).
+///
+/// # Errors
+/// `invalid` (field `host`) for HTTP/1.1 without the header `host`, and for more than one of them.
+pub fn must_name_one_host<B>(request: &Request<B>) -> Result<(), TaskError> {
+    let needed = usize::from(request.version() == Version::HTTP_11);
+    let found = request.headers().get_all(header::HOST).iter().count();
+    match (needed..=1).contains(&found) {
+        true => Ok(()),
+        false => Err(TaskError::invalid(format!(
+            "the request has {found} headers `host`, and has to have one"
+        ))
+        .with_field("host")),
+    }
+}
+
+/// Whether a page of another origin wants something done. Browsers let any page send some requests without asking, and keep only the
+/// answer from it. Where they do not say themselves whose page asks (over plain HTTP, say), they name its origin.
+pub fn is_of_another_page<B>(request: &Request<B>) -> bool {
+    let headers = request.headers();
+    let site = headers.get(SITE).map(HeaderValue::as_bytes);
+    match (site, headers.get(header::ORIGIN)) {
+        _ if request.method().is_safe() => false,
+        (Some(b"same-origin"), _) => false,
+        (Some(b"cross-site" | b"same-site"), _) => true,
+        (_, Some(origin)) => !is_same(origin, request),
+        (_, None) => false,
+    }
+}
+
+/// Whether an origin has the authority that is asked for. `null` has none.
+fn is_same<B>(origin: &HeaderValue, request: &Request<B>) -> bool {
+    let host = request.headers().get(header::HOST);
+    let asked = match request.uri().authority() {
+        Some(authority) => Some(authority.as_str()),
+        None => host.and_then(|host| host.to_str().ok()),
+    };
+    let page = origin.to_str().ok().and_then(|origin| origin.split_once("://"));
+    page.is_some_and(|(_, page)| asked.is_some_and(|asked| asked.eq_ignore_ascii_case(page)))
+}
+
+/// Has browsers take a plugin's answer for one of an origin of its own.
+pub fn set_apart(headers: &mut HeaderMap) {
+    headers.append(header::CONTENT_SECURITY_POLICY, OWN_ORIGIN);
 }
 
 fn leads_here(asked: &[u8], named: &[String]) -> bool {
@@ -79,8 +130,9 @@ impl Pages {
     /// Refuses a request that asks for another host.
     ///
     /// # Errors
-    /// `denied` (field `host`) for a name that somebody leads here.
+    /// `denied` (field `host`) for a name that somebody leads here; those of [`must_name_one_host`].
     pub(super) fn must_know<B>(&self, request: &Request<B>) -> Result<(), TaskError> {
+        must_name_one_host(request)?;
         let other = match self.judges {
             true => other_host(request, &self.named),
             false => None,
@@ -97,9 +149,7 @@ impl Pages {
     /// Those of [`Pages::must_know`], and `denied` (field `origin`) for what a page of another origin wants done.
     pub(super) fn must_take<B>(&self, request: &Request<B>) -> Result<(), TaskError> {
         self.must_know(request)?;
-        let site = request.headers().get(SITE);
-        let is_other = site.is_some_and(|site| site == "cross-site" || site == "same-site");
-        if self.judges && is_other && !request.method().is_safe() {
+        if is_of_another_page(request) {
             let error = TaskError::denied("pages of other origins have nothing done here");
             let hint = "a gateway lets those call that are in its `cors`";
             return Err(error.with_field("origin").with_hint(hint));
@@ -115,6 +165,7 @@ mod tests {
 
     fn asks(method: Method, headers: &[(&'static str, &str)]) -> Request<()> {
         let request = Request::builder().method(method).uri("/tasks/a");
+        let request = request.version(Version::HTTP_10);
         let request = headers
             .iter()
             .fold(request, |request, (name, value)| request.header(*name, *value));
@@ -188,6 +239,49 @@ mod tests {
         }
         for site in ["same-origin", "none"] {
             assert_eq!(from(Method::POST, site), None, "{site}");
+        }
+    }
+
+    #[test]
+    fn where_a_browser_does_not_say_whose_page_asks_its_origin_tells() {
+        let asked = |method, origin| asks(method, &[("host", "localhost:8080"), ("origin", origin)]);
+        let from = |method, origin| field(&asked(method, origin));
+        for other in [
+            "null",
+            "https://evil.example",
+            "http://localhost:9090",
+            "http://localhost",
+        ] {
+            assert_eq!(from(Method::POST, other).as_deref(), Some("origin"), "{other}");
+            assert_eq!(from(Method::GET, other), None, "{other}");
+        }
+        assert_eq!(from(Method::POST, "http://localhost:8080"), None);
+        let open = door(&[], "0.0.0.0:8080");
+        assert!(open.must_take(&asked(Method::POST, "null")).is_err());
+        // What the browser says itself goes before: a server in between may have rewritten `host`.
+        let mut vouched = asked(Method::POST, "https://app.example");
+        vouched
+            .headers_mut()
+            .insert(SITE, HeaderValue::from_static("same-origin"));
+        assert_eq!(field(&vouched), None);
+    }
+
+    #[test]
+    fn a_request_is_for_one_host() {
+        let names = |version, hosts: &[&str]| {
+            let hosts: Vec<_> = hosts.iter().map(|host| ("host", *host)).collect();
+            let mut request = asks(Method::GET, &hosts);
+            *request.version_mut() = version;
+            must_name_one_host(&request).is_ok()
+        };
+        assert!(names(Version::HTTP_11, &["localhost"]) && names(Version::HTTP_11, &[""]));
+        assert!(!names(Version::HTTP_11, &[]));
+        for version in [Version::HTTP_10, Version::HTTP_2] {
+            assert!(names(version, &[]) && names(version, &["localhost"]));
+        }
+        for version in [Version::HTTP_10, Version::HTTP_11, Version::HTTP_2] {
+            assert!(!names(version, &["localhost", "localhost"]));
+            assert!(!names(version, &["localhost", "evil.example"]));
         }
     }
 }

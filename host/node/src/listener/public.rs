@@ -1,7 +1,7 @@
 use super::answer::{Refusal, other_method};
 use super::connections::{Listener, ShutDown};
 use super::extract::InPath;
-use super::pages::Pages;
+use super::pages::{Pages, set_apart};
 use super::{flows, metrics, plugin, stream, tasks};
 use crate::drive::Ran;
 use crate::node::Node;
@@ -12,11 +12,13 @@ use axum::extract::State;
 use axum::http::{HeaderMap, HeaderValue, Request, Response, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Json};
 use axum::routing::{get, post};
-use http_body_util::{BodyExt, Limited};
+use http_body_util::{BodyExt, LengthLimitError, Limited};
 use hyper::body::Incoming;
 use karman_engine::Plugin;
 use karman_tasks::{Guarantee, Submission};
-use karman_types::{Limits, Metadata, TaskError, TaskRequest, TaskResponse, World, parse_duration};
+use karman_types::{
+    Limits, Metadata, TaskError, TaskRequest, TaskResponse, World, format_duration, parse_duration,
+};
 use serde_json::json;
 use std::sync::Arc;
 use std::time::Duration;
@@ -92,7 +94,9 @@ async fn answer(
         }
         *request.uri_mut() = rest;
         let answer = node.serve_http(&name, request).await;
-        return answer.unwrap_or_else(|error| Refusal(error).into_response());
+        let mut answer = answer.unwrap_or_else(|error| Refusal(error).into_response());
+        set_apart(answer.headers_mut());
+        return answer;
     }
     // Whoever only watches is told by whatever name.
     let is_watched = matches!(request.uri().path(), "/healthz" | "/readyz");
@@ -116,10 +120,10 @@ pub fn plugin_path(uri: &Uri) -> Option<(String, Uri)> {
     Some((path[..end].to_owned(), rest.parse().ok()?))
 }
 
-async fn ready(State(node): State<Node>) -> (StatusCode, &'static str) {
-    match node.is_ready() {
-        true => (StatusCode::OK, "ready\n"),
-        false => (StatusCode::SERVICE_UNAVAILABLE, "starting\n"),
+async fn ready(State(node): State<Node>) -> (StatusCode, String) {
+    match node.not_ready() {
+        None => (StatusCode::OK, "ready\n".into()),
+        Some(why) => (StatusCode::SERVICE_UNAVAILABLE, format!("{why}\n")),
     }
 }
 
@@ -131,12 +135,13 @@ pub(crate) async fn call(
     headers: HeaderMap,
     body: Body,
 ) -> Result<Response<Body>, Refusal> {
-    let accepting = headers.contains_key(ACCEPT);
+    let (accepting, drained) = (headers.contains_key(ACCEPT), node.is_drained());
     // A task of another node has its own limit there, and an accepted one may wait for a node that has it: here the most that
     // any may take.
     let most = match node.plugins().find(&name) {
+        Ok(_) if drained => Limits::ceiling().input,
         Ok(slot) if !accepting && streams(&slot.current(), &body) => {
-            let context = node.runtime().context(time(&headers, WITHIN)?);
+            let context = node.runtime().context(within(&headers)?);
             return stream::call(slot.current(), &headers, body, context).await;
         }
         Ok(slot) => slot.current().limits().input,
@@ -146,8 +151,9 @@ pub(crate) async fn call(
     let body = Limited::new(body, most.as_usize())
         .collect()
         .await
-        .map_err(|error| {
-            TaskError::limit(format!("the body cannot be read up to {most}: {error}")).with_field("body")
+        .map_err(|error| match error.is::<LengthLimitError>() {
+            true => TaskError::limit(format!("the body is longer than {most}")).with_field("body"),
+            false => TaskError::invalid(format!("the body does not read: {error}")).with_field("body"),
         })?;
     let (content_type, metadata) = request_head(&headers)?;
     let request = TaskRequest {
@@ -158,12 +164,24 @@ pub(crate) async fn call(
     if accepting {
         return accept(&node, name, &headers, request).await;
     }
-    let context = node.runtime().context(time(&headers, WITHIN)?);
+    let context = node.runtime().context(within(&headers)?);
     let (response, ran) = match time(&headers, HEDGE)? {
         Some(hedge_after) => node.call_hedged(&name, request, context, hedge_after).await?,
         None => node.call(&name, request, context).await?,
     };
-    Ok(response_of(response, &ran))
+    Ok(response_of(response, &placed(ran, &node)))
+}
+
+/// Says of a call that ran here where that is, as is said of others.
+fn placed(ran: Ran, node: &Node) -> Ran {
+    match ran.node {
+        Some(_) => ran,
+        None => Ran {
+            node: Some((node.runtime().id(), node.tier())),
+            why: Some("this node has the task".into()),
+            ..ran
+        },
+    }
 }
 
 /// Whether the bodies go through as streams: what says that it fits in memory is answered whole, so that an error has its status.
@@ -182,10 +200,20 @@ async fn accept(
     request: TaskRequest,
 ) -> Result<Response<Body>, Refusal> {
     let (guarantee, key) = accepting(headers)?;
+    let within = within(headers)?;
+    let lifetime = node.runtime().config().tasks.lifetime;
+    if within.is_some_and(|within| within > lifetime) {
+        let most = format_duration(lifetime);
+        let error = TaskError::limit(format!("an accepted task has {most} at most"));
+        let error = error
+            .with_field(WITHIN)
+            .with_hint("see `lifetime` under [tasks] in node.toml");
+        return Err(error.into());
+    }
     let submission = Submission {
         guarantee: guarantee.unwrap_or(Guarantee::Local),
         key,
-        within: time(headers, WITHIN)?,
+        within,
         hedge_after: time(headers, HEDGE)?,
         ..Submission::new(name, request)
     };
@@ -245,6 +273,15 @@ pub(super) fn request_head(headers: &HeaderMap) -> Result<(String, Metadata), Ta
         content_type.unwrap_or_default().into(),
         metadata.collect::<Result<_, TaskError>>()?,
     ))
+}
+
+fn within(headers: &HeaderMap) -> Result<Option<Duration>, TaskError> {
+    match time(headers, WITHIN)? {
+        Some(within) if within.is_zero() => Err(TaskError::invalid("nothing is done in no time")
+            .with_field(WITHIN)
+            .with_hint("give it more than 0, or leave it out")),
+        within => Ok(within),
+    }
 }
 
 fn time(headers: &HeaderMap, name: &'static str) -> Result<Option<Duration>, TaskError> {

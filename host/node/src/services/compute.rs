@@ -15,7 +15,7 @@ use karman_gpu::{
     Shader, ShaderLimits, Words, Work,
 };
 use karman_types::TaskError;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -65,45 +65,6 @@ impl NodeCompute {
         Arc::new(Shared(self.clone()))
     }
 
-    /// The GPU that plugins get.
-    ///
-    /// # Errors
-    /// `unavailable` with what is missing.
-    fn chosen(&self, found: &Found) -> Result<DeviceInfo, TaskError> {
-        let mut devices = found.devices.iter().filter(|device| device.api != Api::Cpu);
-        let absent = || {
-            let words = found
-                .absent
-                .iter()
-                .map(|absent| format!("{}: {}", absent.what, absent.why));
-            words.collect::<Vec<_>>().join("; ")
-        };
-        let (device, error) = match &self.config.device {
-            GpuChoice::Off => (None, turned_off()),
-            GpuChoice::Named(id) => (
-                devices.find(|device| device.id == *id),
-                TaskError::unavailable(format!(
-                    "this node has no GPU `{id}`, which node.toml names: {}",
-                    absent()
-                ))
-                .with_hint("`karman gpu list` shows what it has"),
-            ),
-            GpuChoice::Auto => {
-                let why = match devices.clone().next() {
-                    Some(_) => "only a driver that computes on the processor".to_owned(),
-                    None => absent(),
-                };
-                (
-                    devices.find(|device| device.is_hardware()),
-                    TaskError::unavailable(format!("this node has no GPU: {why}")).with_hint(
-                        "let the plugin fall back to the processor, or name a device under `gpu.device` in node.toml",
-                    ),
-                )
-            }
-        };
-        device.cloned().ok_or(error)
-    }
-
     /// The queue before the GPU. The first call asks drivers and starts a process, which takes some tenths of a second, or with a bad
     /// driver a minute; so does one some time after that failed. The others wait for it without a thread, each as long as it likes.
     ///
@@ -131,20 +92,11 @@ impl NodeCompute {
 
     /// Blocks, for a minute at most.
     fn start(&self) -> Result<Queue, TaskError> {
+        let device = chosen(&self.config, self.program.as_deref())?;
         let program = self
             .program
             .clone()
-            .filter(|_| self.config.device != GpuChoice::Off);
-        let found = match &program {
-            Some(program) => {
-                let mut probe = Command::new(program);
-                probe.arg("probe-gpu");
-                find(probe, MOST_PROBE)
-            }
-            None => Found::default(),
-        };
-        let device = self.chosen(&found)?;
-        let program = program.ok_or_else(|| TaskError::unavailable("no program to hold a GPU"))?;
+            .ok_or_else(|| TaskError::unavailable("no program to hold a GPU"))?;
         let tiles = self.tiles.clone().into();
         let arguments = vec!["serve-gpu".into(), device.id.into(), "--tiles".into(), tiles];
         let remote = Remote::start(RemoteOptions { program, arguments })?;
@@ -263,6 +215,12 @@ impl NodeCompute {
         Ok(device(self.queue().await?.info()))
     }
 
+    /// Why there was no GPU when that was last looked for; nothing where it was not, or somebody looks.
+    pub(super) fn absent(&self) -> Option<TaskError> {
+        let tried = self.queue.try_lock().ok()?;
+        tried.as_ref()?.queue.as_ref().err().cloned()
+    }
+
     /// How much of the GPU there is for whom.
     pub(super) const fn config(&self) -> &GpuConfig {
         &self.config
@@ -302,6 +260,59 @@ impl NodeCompute {
         let done = done.map_err(|_| GpuError::Deadline(within))?;
         done.unwrap_or_else(|_| Err(GpuError::Lost("its queue is gone".into())))
     }
+}
+
+/// Whether there is the GPU that this configuration gives to plugins and models, as a child of this program finds it. Blocks, for a minute
+/// at most.
+///
+/// # Errors
+/// `unavailable` with what is missing.
+pub fn check_gpu(config: &GpuConfig, program: &Path) -> Result<(), TaskError> {
+    chosen(config, Some(program)).map(drop)
+}
+
+/// The GPU that plugins and models get.
+fn chosen(config: &GpuConfig, program: Option<&Path>) -> Result<DeviceInfo, TaskError> {
+    let found = match program.filter(|_| config.device != GpuChoice::Off) {
+        Some(program) => {
+            let mut probe = Command::new(program);
+            probe.arg("probe-gpu");
+            find(probe, MOST_PROBE)
+        }
+        None => Found::default(),
+    };
+    let mut devices = found.devices.iter().filter(|device| device.api != Api::Cpu);
+    let absent = || {
+        let words = found
+            .absent
+            .iter()
+            .map(|absent| format!("{}: {}", absent.what, absent.why));
+        words.collect::<Vec<_>>().join("; ")
+    };
+    let (device, error) = match &config.device {
+        GpuChoice::Off => (None, turned_off()),
+        GpuChoice::Named(id) => (
+            devices.find(|device| device.id == *id),
+            TaskError::unavailable(format!(
+                "this node has no GPU `{id}`, which node.toml names: {}",
+                absent()
+            ))
+            .with_hint("`karman gpu list` shows what it has"),
+        ),
+        GpuChoice::Auto => {
+            let why = match devices.clone().next() {
+                Some(_) => "only a driver that computes on the processor".to_owned(),
+                None => absent(),
+            };
+            (
+                devices.find(|device| device.is_hardware()),
+                TaskError::unavailable(format!("this node has no GPU: {why}")).with_hint(
+                    "let the plugin fall back to the processor, or name a device under `gpu.device` in node.toml",
+                ),
+            )
+        }
+    };
+    device.cloned().ok_or(error)
 }
 
 fn turned_off() -> TaskError {

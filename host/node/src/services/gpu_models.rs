@@ -134,7 +134,13 @@ impl NodeModels {
             return Ok(loaded);
         }
         let loaded = match device {
-            ModelDevice::Gpu => self.on_gpu(name, &found).await?,
+            ModelDevice::Gpu => {
+                if self.unfit(name, found.digest).is_none() {
+                    let device = self.compute.for_models().await;
+                    device.map_err(|error| no_gpu_for(name, &error))?;
+                }
+                self.on_gpu(name, &found).await?
+            }
             ModelDevice::Auto => self.where_faster(name, found, None).await?,
         };
         let loaded = loaded.up_to(depth);
@@ -143,8 +149,8 @@ impl NodeModels {
     }
 
     async fn on_gpu(self: &Arc<Self>, name: &str, found: &Arc<Found>) -> Result<Loaded, TaskError> {
-        if let Some(refused) = self.refused(name, found.digest) {
-            return Err(refused);
+        if let Some(unfit) = self.unfit(name, found.digest) {
+            return Err(unfit);
         }
         let (models, found, name) = (self.clone(), found.clone(), name.to_owned());
         let tenant = format!("model {}", found.model.digest.short());
@@ -268,7 +274,12 @@ impl NodeModels {
         if config.models.is_empty() {
             return Ok(());
         }
-        let unfit = unfit_for_gpu(&self.home().store()?, config, self.limits())?;
+        let store = self.home().store()?;
+        let held = store.models().list().map_err(store_error)?;
+        for name in config.of_no_model(held.iter().map(|model| model.name.as_str())) {
+            tracing::warn!(model = name, "`[gpu.models]` names a model that is not here");
+        }
+        let unfit = unfit_for_gpu(&store, config, self.limits())?;
         for ((model, _), error) in &unfit {
             tracing::warn!(model, %error, "whoever asks for it is refused");
         }
@@ -276,12 +287,32 @@ impl NodeModels {
         Ok(())
     }
 
+    /// Whether there is the GPU on which models of this node are to run: where there is none, the log says so before anyone asks for one.
+    pub(crate) async fn look_for_gpu(self: Arc<Self>) {
+        let is_for_it = |model: &karman_store::Model| self.device_of(&model.name) == Some(ModelDevice::Gpu);
+        let held = self
+            .home()
+            .store()
+            .ok()
+            .and_then(|store| store.models().list().ok());
+        let Some(model) = held.into_iter().flatten().find(is_for_it) else {
+            return;
+        };
+        if let Err(error) = self.compute.for_models().await {
+            let error = no_gpu_for(&model.name, &error);
+            tracing::warn!(%error, "whoever asks for it is refused");
+        }
+    }
+
     /// Whether a model that is to be added can run where its operator has it run. Blocks.
     ///
     /// # Errors
-    /// What keeps it from the GPU.
-    pub(crate) fn check_one_for_gpu(&self, name: &str, onnx: &[u8]) -> Result<(), TaskError> {
-        check_for_gpu(self.compute.config(), self.limits(), name, onnx)
+    /// What keeps it from the GPU, or its back-end from running it.
+    pub(crate) fn check_one(&self, name: &str, onnx: &[u8]) -> Result<(), TaskError> {
+        match self.compute.config().model(name) {
+            Some(ModelDevice::Gpu) => check_for_gpu(self.compute.config(), self.limits(), name, onnx),
+            Some(ModelDevice::Auto) | None => self.load(onnx).map(drop),
+        }
     }
 }
 
@@ -328,6 +359,20 @@ pub fn check_for_gpu(
         }
         Some(ModelDevice::Auto) | None => Ok(()),
     }
+}
+
+/// The error that there is no GPU for a model of this node that is to run on it.
+pub fn no_gpu_for(name: &str, error: &TaskError) -> TaskError {
+    let says = format!(
+        "model `{name}` is to run on the GPU (`gpu.models`): {}",
+        error.message
+    );
+    TaskError::new(error.kind, says)
+        .with_field("gpu.models")
+        .with_hint(format!(
+            "`{name} = \"auto\"` in `[gpu.models]` of node.toml has it run on the processor where there is no GPU; `gpu.device` names one \
+             that `karman gpu list` shows"
+        ))
 }
 
 fn read_for_gpu(

@@ -14,11 +14,11 @@ mod turns;
 
 pub(crate) use batches::BatchCounts;
 pub(crate) use buckets::StoreBuckets;
-pub use compute::GpuUse;
 pub(crate) use compute::NodeCompute;
+pub use compute::{GpuUse, check_gpu};
 pub(crate) use effects::{Carried, Effects, Origin};
 pub(crate) use gpu_models::WithGpu;
-pub use gpu_models::{Unfit, check_for_gpu, unfit_for_gpu};
+pub use gpu_models::{Unfit, check_for_gpu, no_gpu_for, unfit_for_gpu};
 pub(crate) use loaded::Loaded;
 pub(crate) use models::{Found, infer_error};
 pub use models::{ModelSource, NodeModels};
@@ -34,12 +34,14 @@ pub(crate) fn store_error(error: StoreError) -> TaskError {
     let kind = match &error {
         StoreError::Limit { .. } | StoreError::Full { .. } => ErrorKind::Limit,
         StoreError::Name { .. }
+        | StoreError::ModelName { .. }
         | StoreError::Exits { .. }
         | StoreError::Increment { .. }
         | StoreError::StillGranted { .. } => ErrorKind::Invalid,
         StoreError::Mismatch { .. } | StoreError::Done { .. } => ErrorKind::Invalid,
         StoreError::Unknown { .. } | StoreError::Receiving { .. } => ErrorKind::Unavailable,
         StoreError::Older { .. } => ErrorKind::Denied,
+        StoreError::Io { .. } | StoreError::Database(_) => error.kind(),
         _ => ErrorKind::Internal,
     };
     TaskError::new(kind, error.to_string())

@@ -4,7 +4,7 @@ mod found;
 pub(crate) use found::Found;
 
 use super::batches::Batches;
-use super::gpu_models::Unfit;
+use super::gpu_models::{Unfit, no_gpu_for};
 use super::pace::Pace;
 use super::turns::Turns;
 use super::{GpuUse, Loaded, NodeCompute, blocking};
@@ -12,10 +12,7 @@ use crate::config::{BackendChoice, BatchConfig, ComputeProfile, ModelDevice};
 use crate::home::Home;
 use found::Known;
 use karman_engine::capability::nn::Model;
-use karman_infer::{
-    Backend, BackendName, BackendOptions, Backends, InferError, LoadOptions, ModelLimits, SearchPlaces,
-    UseOnnxRuntime,
-};
+use karman_infer::{Backend, BackendName, Backends, InferError, LoadOptions, ModelLimits};
 use karman_store::ModelExit;
 use karman_tensor::ElementType;
 use karman_types::{Digest, TaskError};
@@ -64,6 +61,8 @@ pub struct NodeModels {
     pub(super) readying: tokio::sync::Mutex<()>,
     /// Models that the GPU cannot run and the processor may not.
     unfit: RwLock<Unfit>,
+    /// Why models did not load when they were last asked for, by name, each with what was to be loaded.
+    failed: RwLock<HashMap<String, (Digest, TaskError)>>,
     /// Where requests for the same model are run together; nothing where its operator has none so.
     pub(super) batches: Option<Batches>,
     /// Models that are run in parts, over several nodes.
@@ -86,6 +85,7 @@ impl NodeModels {
             batches: Batches::new(&source.batches, at_once),
             readying: tokio::sync::Mutex::default(),
             unfit: RwLock::default(),
+            failed: RwLock::default(),
             pace: Arc::new(Pace::new(&source.pace)),
             diverted: RwLock::default(),
             source,
@@ -103,27 +103,14 @@ impl NodeModels {
     /// What this process runs models with, detected when first asked for.
     pub fn backends(&self) -> &Backends {
         self.backends.get_or_init(|| {
-            let onnxruntime = match (&self.source.backend, &self.source.onnxruntime) {
-                (BackendChoice::Tract, _) => UseOnnxRuntime::Off,
-                (_, Some(path)) => UseOnnxRuntime::At(path.clone()),
-                (_, None) => UseOnnxRuntime::Find(SearchPlaces::from_env()),
-            };
-            Backends::detect(&BackendOptions {
-                onnxruntime,
-                probe: self.source.program.clone(),
-                ..BackendOptions::default()
-            })
+            let (library, program) = (self.source.onnxruntime.as_deref(), self.source.program.clone());
+            Backends::detect(&self.source.backend.options(library, program))
         })
     }
 
     fn options(&self) -> LoadOptions {
-        let backend = match self.source.backend {
-            BackendChoice::Auto => None,
-            BackendChoice::OnnxRuntime => Some(BackendName::OnnxRuntime),
-            BackendChoice::Tract => Some(BackendName::Tract),
-        };
         LoadOptions {
-            backend,
+            backend: self.source.backend.name(),
             threads: match self.slowdown() > 1.0 {
                 true => NonZeroUsize::MIN,
                 false => self.source.pace.threads,
@@ -201,6 +188,17 @@ impl NodeModels {
             }
             return Ok(loaded);
         }
+        let loaded = self.load_now(name, found, device).await;
+        self.note(name, digest, loaded.as_ref().err());
+        loaded
+    }
+
+    async fn load_now(
+        self: &Arc<Self>,
+        name: &str,
+        found: Arc<Found>,
+        device: Option<ModelDevice>,
+    ) -> Result<Loaded, TaskError> {
         let models = self.clone();
         let Some(device) = device else {
             return blocking(move || models.load_found(&found)).await;
@@ -216,6 +214,15 @@ impl NodeModels {
         loading.await.unwrap_or_else(failed)
     }
 
+    /// What came of loading a model.
+    fn note(&self, name: &str, digest: Digest, failed: Option<&TaskError>) {
+        let mut all = self.failed.write();
+        match failed {
+            Some(error) => drop(all.insert(name.to_owned(), (digest, error.clone()))),
+            None => drop(all.remove(name)),
+        }
+    }
+
     /// What the operator has a model run on; nothing said: the processor. Up to an exit it runs where all of it does.
     pub(crate) fn device_of(&self, name: &str) -> Option<ModelDevice> {
         let said = |name: &str| self.compute.config().model(name);
@@ -228,8 +235,26 @@ impl NodeModels {
     }
 
     /// What keeps a model of this node from the GPU on which its operator has it run: requests for it are refused.
-    pub(crate) fn refused(&self, name: &str, digest: Digest) -> Option<TaskError> {
+    pub(super) fn unfit(&self, name: &str, digest: Digest) -> Option<TaskError> {
         self.unfit.read().get(&(name.to_owned(), digest)).cloned()
+    }
+
+    /// Why requests for a model of this node are refused, as far as that is known: nothing is tried for it.
+    pub(crate) fn refused(&self, name: &str, digest: Digest) -> Option<TaskError> {
+        if self.diverted.read().contains_key(name) {
+            return None;
+        }
+        let device = self.device_of(name);
+        let absent = || {
+            let error = (device == Some(ModelDevice::Gpu)).then(|| self.compute.absent())??;
+            Some(no_gpu_for(name, &error))
+        };
+        let failed = || {
+            let failed = self.failed.read();
+            let (of, error) = failed.get(name)?;
+            (*of == digest && self.ready((digest, device)).is_none()).then(|| error.clone())
+        };
+        self.unfit(name, digest).or_else(absent).or_else(failed)
     }
 
     pub(super) fn set_unfit(&self, unfit: Unfit) {

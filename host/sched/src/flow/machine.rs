@@ -130,8 +130,7 @@ impl Machine {
             Event::Garbled { attempt, error } if attempt.of.undo => self.undo_answered(attempt, Err(error)),
             Event::Garbled { attempt, error } => self.garbled(attempt, error),
             Event::Stopped { attempt } if attempt.of.undo => {
-                let error = TaskError::deadline("the undoing did not answer within its timeout");
-                self.undo_answered(attempt, Err(error));
+                self.undo_answered(attempt, Err(TaskError::cancelled("it was stopped")));
             }
             Event::Stopped { attempt } => self.stopped(attempt),
             Event::Placed { attempt, node, why } => self.placed(attempt.of, node, &why),
@@ -329,7 +328,11 @@ impl Machine {
 
     /// Starts the attempt that the record names.
     pub(super) fn start(&mut self, of: RunId) {
-        if let Some(timeout) = self.workflow.tasks()[of.task].timeout {
+        let timeout = match of.undo {
+            true => Some(self.undo_timeout(of)),
+            false => self.workflow.tasks()[of.task].timeout,
+        };
+        if let Some(timeout) = timeout {
             self.timers.insert(of, self.now + timeout);
         }
         let call = Box::new(self.call(of));

@@ -47,6 +47,9 @@ pub struct Undoing {
     pub attempt: u32,
     /// Whether that attempt runs; if not, it waits for its pause to be over.
     pub running: bool,
+    /// Whether it is being stopped, because it has taken too long.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub stopping: bool,
     /// What has been undone, in this order.
     pub undone: Vec<RunId>,
     /// What could not be undone.
@@ -184,6 +187,16 @@ impl Record {
             task.is_some_and(|task| task.undo.is_some())
         };
         effects.chain(open.map(|(of, _)| of)).filter(has_undo).collect()
+    }
+
+    /// What is being undone now, and how far that is.
+    pub fn being_undone(&self) -> Option<(RunId, &Undoing)> {
+        let Phase::Undoing(undoing) = &self.phase else {
+            return None;
+        };
+        let last = undoing.left?.checked_sub(1).filter(|_| undoing.attempt > 0)?;
+        let of = *self.effects.get(last)?;
+        Some((RunId { undo: true, ..of }, undoing))
     }
 
     /// The runs whose effects were taken back, in the order in which these had come about.

@@ -38,6 +38,11 @@ const fn is_doubtful(kind: ErrorKind) -> bool {
     )
 }
 
+/// Whether an attempt that is stopped ends so because of that.
+pub(super) const fn is_of_the_stop(kind: ErrorKind) -> bool {
+    matches!(kind, ErrorKind::Cancelled | ErrorKind::Deadline)
+}
+
 /// The pause before the next attempt, when this many have failed.
 pub(super) fn pause(task: &FlowTask, failed: u32) -> Duration {
     let doubled = 1u32.checked_shl(failed.saturating_sub(1)).unwrap_or(u32::MAX);
@@ -77,9 +82,8 @@ impl Machine {
     /// Why an attempt has ended with this error: of one that is being stopped, that it was withdrawn, or that its time is over, says less
     /// than why it is stopped.
     fn because(&self, attempt: AttemptId, error: TaskError) -> TaskError {
-        let is_of_the_stop = matches!(error.kind, ErrorKind::Cancelled | ErrorKind::Deadline);
         match self.awaits(attempt) {
-            Some(RunState::Stopping(why)) if is_of_the_stop => why.clone(),
+            Some(RunState::Stopping(why)) if is_of_the_stop(error.kind) => why.clone(),
             _ => error,
         }
     }
@@ -236,6 +240,7 @@ impl Machine {
             left: None,
             attempt: 0,
             running: false,
+            stopping: false,
             undone: Vec::new(),
             not_undone: Vec::new(),
         });

@@ -1,10 +1,11 @@
 //! Compensation: the effects of a workflow that failed are taken back one by one, the last first.
 
 use super::history::brief;
-use super::settle::{may_retry, pause};
+use super::settle::{is_of_the_stop, may_retry, pause};
 use super::{AttemptId, Machine, NotUndone, Outcome, Phase, RunId, RunState, Undoing, What};
-use karman_types::TaskError;
+use karman_types::{TaskError, Workflow, format_duration};
 use serde_json::{Value, json};
+use std::time::Duration;
 
 impl Machine {
     fn undoing(&mut self) -> Option<&mut Undoing> {
@@ -65,23 +66,34 @@ impl Machine {
         json!({ "input": self.run_input(of), "output": output })
     }
 
-    /// The effect that is being undone.
-    fn undone_now(&self) -> Option<(RunId, &Undoing)> {
-        match &self.record.phase {
-            Phase::Undoing(undoing) if undoing.attempt > 0 => {
-                Some((self.undo_of(undoing.left?.checked_sub(1)?), undoing))
-            }
-            _ => None,
-        }
+    /// How long an attempt at undoing a run may take. There is always an end to that: who does it may never come again.
+    pub(super) fn undo_timeout(&self, of: RunId) -> Duration {
+        let timeout = self.workflow.tasks()[of.task].timeout;
+        timeout.unwrap_or(Workflow::UNDO_TIMEOUT)
+    }
+
+    /// Why an effect is not undone that took too long to be. Whether it is all the same, nobody knows.
+    pub(super) fn undone_too_late(&self, of: RunId) -> TaskError {
+        let task = &self.workflow.tasks()[of.task];
+        let (name, by) = (&task.name, task.undo.as_deref().unwrap_or_default());
+        let within = format_duration(self.undo_timeout(of));
+        let says = format!("`{by}`, which undoes `{name}`, did not answer within {within}");
+        TaskError::deadline(says).with_field("timeout").with_hint(format!(
+            "see that a node in reach offers `{by}`; `timeout` of [task.{name}] says how long one attempt may take"
+        ))
     }
 
     pub(super) fn undo_answered(&mut self, attempt: AttemptId, result: Result<Value, TaskError>) {
-        let Some((of, undoing)) = self.undone_now() else {
+        let Some((of, undoing)) = self.record.being_undone() else {
             return;
         };
         if attempt.of != of || attempt.number != undoing.attempt || !undoing.running {
             return;
         }
+        let result = match result {
+            Err(error) if undoing.stopping && is_of_the_stop(error.kind) => Err(self.undone_too_late(of)),
+            result => result,
+        };
         self.timers.remove(&of);
         let task = &self.workflow.tasks()[of.task];
         let again = match &result {
@@ -95,7 +107,7 @@ impl Machine {
         let Some(undoing) = self.undoing() else {
             return;
         };
-        undoing.running = false;
+        (undoing.running, undoing.stopping) = (false, false);
         if again.is_some() {
             return;
         }
@@ -126,15 +138,24 @@ impl Machine {
 
     /// The time of an attempt at undoing, or the pause after one, is over.
     pub(super) fn undo_timer(&mut self, of: RunId) {
-        match self.undone_now() {
-            Some((now, undoing)) if now == of && undoing.running => self.stop(of),
+        match self.record.being_undone() {
+            Some((now, undoing)) if now == of && undoing.running => self.give_up_undoing(of),
             Some((now, _)) if now == of => self.try_undo(of),
             _ => {}
         }
     }
 
+    /// Has an attempt at undoing stopped. Until that is answered, nothing else is undone: it may have its effect yet.
+    fn give_up_undoing(&mut self, of: RunId) {
+        if let Some(undoing) = self.undoing() {
+            undoing.stopping = true;
+        }
+        self.stop(of);
+    }
+
     pub(super) fn pick_up_undoing(&mut self) {
-        match self.undone_now() {
+        match self.record.being_undone() {
+            Some((of, undoing)) if undoing.stopping => self.stop(of),
             Some((of, undoing)) if undoing.running => self.start(of),
             Some((of, _)) => _ = self.timers.insert(of, self.now),
             None => {}

@@ -97,9 +97,11 @@ impl Explanation<'_> {
         };
         let totals = other.prediction.as_ref().map(|used| self.totals(used));
         let totals = totals.unwrap_or_default();
+        // A cut that is given keeps its place before a better one.
+        let than = if *by < 0.0 { "cheaper" } else { "costlier" };
         format!(
-            "{:.1} % costlier, most of it (+{more:.3}) for {mostly}; {totals}",
-            by * 100.0
+            "{:.1} % {than}, most of it ({more:+.3}) for {mostly}; {totals}",
+            by.abs() * 100.0
         )
     }
 
@@ -120,5 +122,36 @@ impl Explanation<'_> {
         } = used;
         let energy = self.energy(*energy_mj);
         format!("{latency_ms:.3} ms{energy}, a result each {interval_ms:.3} ms when saturated")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::partition::*;
+
+    #[test]
+    fn a_better_cut_than_the_given_one_is_told_as_cheaper() {
+        let layer = |name| Layer::measured(name, &[10.0, 1.0], 0, 0);
+        let graph = LayerGraph::chain(vec![layer("a"), layer("b")], 1000, &[1000, 1000]).unwrap();
+        let link = |from, to| Link {
+            from,
+            to,
+            rate_mbit_s: 1000.0,
+            latency_ms: 0.1,
+            message_ms: 0.0,
+        };
+        let tiers = ["edge", "cloud"].map(Tier::new).to_vec();
+        let links = vec![link(0, 1), link(1, 0)];
+        let problem = Problem::new(graph, tiers, links, Objective::LATENCY, Weights::Everywhere).unwrap();
+        let plan = Pinned { ends: vec![1] }.plan(&problem).unwrap();
+        let words = plan.explain(&problem).to_string();
+        assert!(
+            words.contains("% cheaper, most of it (-10.000) for computing on edge"),
+            "{words}"
+        );
+        assert!(
+            words.contains("% costlier, most of it (+10.000) for computing on edge"),
+            "{words}"
+        );
     }
 }

@@ -63,13 +63,13 @@ pub struct RunnerUp {
 pub enum Lost {
     /// It cannot run.
     Infeasible(Infeasible),
-    /// It costs more.
+    /// It costs more; or less, where the chosen one is given, and no policy's choice.
     Costlier {
         /// Its cost over that of the chosen one, minus one.
         by: f64,
         /// Where most of that comes from.
         mostly: Term,
-        /// How much more that part costs, in the objective's unit.
+        /// How much more that part costs, in the objective's unit; below 0 where it costs less.
         more: f64,
     },
 }
@@ -206,12 +206,13 @@ fn costlier(problem: &Problem, chosen: &[(Term, f64)], cost: f64, other: &Predic
         .iter()
         .zip(chosen)
         .map(|((term, theirs), (_, ours))| (*term, theirs - ours));
-    let (mostly, more) = more
-        .max_by(|(_, a), (_, b)| a.total_cmp(b))
-        .unwrap_or((Term::Interval, 0.0));
     let by = match cost > 0.0 {
         true => problem.cost(other) / cost - 1.0,
         false => problem.cost(other),
     };
+    let towards = by.signum();
+    let (mostly, more) = more
+        .max_by(|(_, a), (_, b)| (a * towards).total_cmp(&(b * towards)))
+        .unwrap_or((Term::Interval, 0.0));
     Lost::Costlier { by, mostly, more }
 }

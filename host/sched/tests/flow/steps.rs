@@ -105,6 +105,79 @@ fn when_the_time_is_over_what_runs_is_stopped_and_what_was_done_is_undone() {
 }
 
 #[test]
+fn what_nobody_undoes_in_time_is_left_and_what_was_done_before_it_is_undone() {
+    for (timeout, ends) in [("timeout = '5 s'\n", 5_000), ("", 600_000)] {
+        let text = format!(
+            "name = 'f'\n[task.a]\nundo = 'un-a'\n[task.b]\nafter = ['a']\nundo = 'un-b'\n{timeout}[task.c]\nafter = ['b']"
+        );
+        let mut machine = machine(&text);
+        let a = saved(&mut machine, 0, Event::Tick);
+        let b = answer(&mut machine, 0, &a[0], Ok(json!(1)));
+        let c = answer(&mut machine, 0, &b[0], Ok(json!(2)));
+        let un_b = answer(&mut machine, 0, &c[0], Err(TaskError::failed("broken")));
+        let [Action::Start { call }] = &un_b[..] else {
+            panic!("{un_b:?}")
+        };
+        let flow = Arc::new(Workflow::from_toml(&text).unwrap());
+        let undoes = |machine: &Machine| {
+            let (of, undoing) = machine.record().being_undone()?;
+            Some((flow.tasks()[of.task].name.clone(), undoing.stopping))
+        };
+        assert_eq!(undoes(&machine), Some(("b".into(), false)));
+        let stop = saved(&mut machine, ends, Event::Tick);
+        let [Action::Stop { attempt, key }] = &stop[..] else {
+            panic!("{stop:?}")
+        };
+        assert_eq!((*attempt, key), (call.attempt, &call.key));
+        // Until that is answered it may have its effect yet. Who takes the run up then stops it too.
+        assert_eq!(undoes(&machine), Some(("b".into(), true)));
+        let record = machine.record().clone();
+        let mut again = Machine::resume(flow.clone(), record, Duration::ZERO, Duration::ZERO).unwrap();
+        assert_eq!(saved(&mut again, 0, Event::Tick), stop);
+        for withdrawn in [
+            Event::Stopped { attempt: *attempt },
+            Event::Answered {
+                attempt: *attempt,
+                result: Err(TaskError::cancelled("withdrawn")),
+            },
+        ] {
+            let mut machine = machine.clone();
+            let un_a = saved(&mut machine, ends + 1, withdrawn);
+            let ended = answer(&mut machine, ends + 2, &un_a[0], Ok(Value::Null));
+            let [
+                Action::End {
+                    outcome: Outcome::Failed { why, not_undone },
+                },
+            ] = &ended[..]
+            else {
+                panic!("{ended:?}")
+            };
+            assert_eq!(why.error.message, "broken");
+            let [left] = &not_undone[..] else {
+                panic!("{not_undone:?}")
+            };
+            assert_eq!((left.task.as_str(), left.error.kind), ("b", ErrorKind::Deadline));
+            assert!(left.error.message.contains("`un-b`"), "{}", left.error);
+        }
+        // One that has ended before it could be stopped has undone it.
+        let undone = Event::Answered {
+            attempt: *attempt,
+            result: Ok(Value::Null),
+        };
+        let un_a = saved(&mut machine, ends + 1, undone);
+        let ended = answer(&mut machine, ends + 2, &un_a[0], Ok(Value::Null));
+        let says = Outcome::Failed {
+            why: karman_sched::flow::Failure {
+                task: Some("c".into()),
+                error: TaskError::failed("broken"),
+            },
+            not_undone: Vec::new(),
+        };
+        assert_eq!(ended, [Action::End { outcome: says }]);
+    }
+}
+
+#[test]
 fn an_attempt_that_ends_as_withdrawn_because_it_was_stopped_fails_with_why_it_was() {
     for says in [TaskError::cancelled("withdrawn"), TaskError::deadline("expired")] {
         let mut machine = machine("name = 'f'\n[task.a]\ntimeout = '1 s'\nretries = 1\npause = '200 ms'");

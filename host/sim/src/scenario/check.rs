@@ -2,7 +2,7 @@ use super::{ModelEntry, NodeGroup, Route, Scenario, Workload};
 use crate::{ArrivalsError, ShapeError};
 use karman_sched::serve::{BadChoice, ProfileError};
 use karman_space::PlanError;
-use karman_types::{ByteSize, KeyError};
+use karman_types::{ByteSize, KeyError, format_duration};
 use std::collections::BTreeSet;
 use std::fmt;
 use std::time::Duration;
@@ -93,6 +93,9 @@ pub enum ScenarioError {
         /// Why.
         error: String,
     },
+    /// A policy is to choose, and there is no choice to make.
+    #[error("`{0}` has nothing to choose: no workload names `others` besides its model")]
+    NoChoice(String),
     /// A policy chose what is not there.
     #[error("{node}: {error}")]
     Policy {
@@ -175,19 +178,25 @@ impl Scenario {
         fits(
             of,
             "length",
-            text(self.length),
+            format_duration(self.length),
             !self.length.is_zero(),
             "longer than 0",
         )?;
         let around = self.warm_up.saturating_add(self.cool_down);
         let less = "shorter than `length`, with `cool-down`";
-        fits(of, "warm-up", text(self.warm_up), around < self.length, less)?;
+        fits(
+            of,
+            "warm-up",
+            format_duration(self.warm_up),
+            around < self.length,
+            less,
+        )?;
         // Below a microsecond nothing but samples would happen.
         let period = telemetry.period;
         fits(
             "telemetry",
             "period",
-            text(period),
+            format_duration(period),
             period >= Duration::from_millis(1),
             "at least 1 ms",
         )?;
@@ -330,7 +339,7 @@ impl NodeGroup {
             fits(
                 of,
                 field,
-                text(mean),
+                format_duration(mean),
                 mean >= Duration::from_millis(1),
                 "at least 1 ms",
             )?;
@@ -361,10 +370,6 @@ fn names<'a>(kind: &'static str, names: impl Iterator<Item = &'a String>) -> Res
 
 fn share(of: &str, field: &'static str, value: f64) -> Result<(), ScenarioError> {
     fits(of, field, value, (0.0..=1.0).contains(&value), "from 0 to 1")
-}
-
-fn text(time: Duration) -> String {
-    format!("{time:?}")
 }
 
 fn fits(

@@ -3,6 +3,16 @@ use crate::plot::{Curve, Plot};
 use std::fmt::{self, Write as _};
 
 impl Outcome {
+    /// Every name that a file of [`Outcome::files`] may have.
+    pub const FILES: [&str; 6] = [
+        "outcome.json",
+        "workloads.csv",
+        "series.csv",
+        "responses.svg",
+        "waiting.svg",
+        "answers.csv",
+    ];
+
     /// Its files, each with its name: `outcome.json`, tables as CSV, plots as SVG.
     pub fn files(&self) -> Vec<(String, String)> {
         let json = serde_json::to_string_pretty(self).expect("numbers and names are JSON");
@@ -21,10 +31,9 @@ impl Outcome {
 
     fn workloads_csv(&self) -> String {
         let mut csv = String::from(
-            "workload,requests,on_time,late,refused,lost,unfinished,mean_s,p50_s,p95_s,p99_s,mean_accuracy,on_time_accuracy\n",
+            "workload,requests,on_time,late,refused,lost,unfinished,mean_s,p50_s,p95_s,p99_s,mean_accuracy,on_time_accuracy,cost,served_by\n",
         );
         for of in &self.workloads {
-            let answered: u64 = of.answered_by_exit.iter().sum();
             let seconds = [
                 of.mean_response,
                 of.p50_response,
@@ -32,21 +41,28 @@ impl Outcome {
                 of.p99_response,
             ];
             let [mean, p50, p95, p99] = seconds.map(Cell);
-            let accuracy = Cell((answered > 0).then(|| of.accuracy_sum() / answered as f64));
+            let accuracy = Cell(of.mean_accuracy);
             let on_time = Cell((of.requests > 0).then(|| of.on_time_accuracy_sum() / of.requests as f64));
-            let (name, unfinished) = (&of.name, of.unfinished());
+            let served = of
+                .served_by
+                .iter()
+                .map(|(model, count)| format!("{model}:{count}"));
+            let served = served.collect::<Vec<_>>().join(" ");
             let WorkloadOutcome {
+                name,
                 requests,
                 on_time: in_time,
                 late,
                 refused,
                 lost,
+                unfinished,
+                cost,
                 ..
             } = of;
             line(
                 &mut csv,
                 format_args!(
-                    "{name},{requests},{in_time},{late},{refused},{lost},{unfinished},{mean},{p50},{p95},{p99},{accuracy},{on_time}"
+                    "{name},{requests},{in_time},{late},{refused},{lost},{unfinished},{mean},{p50},{p95},{p99},{accuracy},{on_time},{cost},{served}"
                 ),
             );
         }

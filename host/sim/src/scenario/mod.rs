@@ -29,7 +29,7 @@ pub use describe::{
     TelemetryEntry, Workload,
 };
 pub use event::Event;
-pub use outcome::{Answer, GroupOutcome, Outcome, Verdict, WorkloadOutcome};
+pub use outcome::{Answer, GroupOutcome, Outcome, PolicyFailure, Verdict, WorkloadOutcome};
 pub use router::Router;
 
 use crate::{Instant, Simulation};
@@ -78,24 +78,37 @@ pub fn run_scenario(
     text: &str,
     seed: Option<u64>,
 ) -> Result<(Outcome, Vec<(String, String)>), ScenarioError> {
-    run_scenario_with(text, seed, &mut no_plugin)
-}
-
-/// The same with policies that plugins bring: `select` makes the one of a name that no built-in one has.
-///
-/// # Errors
-/// As [`run_scenario`], and those of `select`.
-pub fn run_scenario_with(
-    text: &str,
-    seed: Option<u64>,
-    select: &mut SelectBy<'_>,
-) -> Result<(Outcome, Vec<(String, String)>), ScenarioError> {
-    let mut scenario = Scenario::from_toml(text)?;
-    scenario.seed = seed.unwrap_or(scenario.seed);
-    let serve = |group: &NodeGroup| group.serve.policy(group.refuse_late);
-    let outcome = scenario.run_by(serve, select, |_, _| ())?;
+    let instead = Instead { seed, select: None };
+    let outcome = run_scenario_with(text, &instead, &mut no_plugin)?;
     let files = outcome.files();
     Ok((outcome, files))
+}
+
+/// What stands in the place of what a scenario says, in one run of it.
+#[derive(Clone, Debug, Default)]
+pub struct Instead {
+    /// Of its seed.
+    pub seed: Option<u64>,
+    /// Of the policies that choose a model, in all workloads where there is a choice.
+    pub select: Option<String>,
+}
+
+/// Runs a scenario from its file with policies that plugins bring: `select` makes the one of a name that no built-in one has.
+///
+/// # Errors
+/// As [`run_scenario`], and those of `select`; [`ScenarioError::NoChoice`] where a policy is named and none chooses.
+pub fn run_scenario_with(
+    text: &str,
+    instead: &Instead,
+    select: &mut SelectBy<'_>,
+) -> Result<Outcome, ScenarioError> {
+    let mut scenario = Scenario::from_toml(text)?;
+    scenario.seed = instead.seed.unwrap_or(scenario.seed);
+    if let Some(policy) = &instead.select {
+        scenario.select_by(policy)?;
+    }
+    let serve = |group: &NodeGroup| group.serve.policy(group.refuse_late);
+    scenario.run_by(serve, select, |_, _| ())
 }
 
 /// There is no other policy than the built-in ones.
@@ -133,6 +146,16 @@ impl Scenario {
         look: impl FnMut(Instant, &Event),
     ) -> Result<Outcome, ScenarioError> {
         self.run_by(policy, &mut no_plugin, look)
+    }
+
+    /// Has this policy choose wherever there is a choice.
+    fn select_by(&mut self, policy: &str) -> Result<(), ScenarioError> {
+        let choosing = self.workloads.iter_mut().filter(|of| !of.others.is_empty());
+        let chosen = choosing.map(|of| of.select = Some(policy.into())).count();
+        match chosen {
+            0 => Err(ScenarioError::NoChoice(policy.into())),
+            _ => Ok(()),
+        }
     }
 
     fn run_by(

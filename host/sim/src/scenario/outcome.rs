@@ -12,6 +12,11 @@ pub struct Outcome {
     pub workloads: Vec<WorkloadOutcome>,
     /// What the nodes did, for each group.
     pub nodes: Vec<GroupOutcome>,
+    /// What it was a run of. Default empty: only who has read it knows its name.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub scenario: String,
+    /// What policies failed in that plugins bring, as those tell who have brought them.
+    pub policy_failures: Vec<PolicyFailure>,
     /// When the groups were looked at, in seconds.
     #[serde(skip)]
     pub sampled: Vec<f64>,
@@ -35,6 +40,12 @@ pub struct WorkloadOutcome {
     pub refused: u64,
     /// Gone with a node or a link.
     pub lost: u64,
+    /// Neither answered nor ended otherwise.
+    pub unfinished: u64,
+    /// The share of all answers that are right, whenever they came; nothing where there are none.
+    pub mean_accuracy: Option<f64>,
+    /// Money for all answers.
+    pub cost: f64,
     /// Answers of each model, where the model was chosen; exits below are those of all of them, in this order.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub served_by: Vec<(String, u64)>,
@@ -58,11 +69,6 @@ pub struct WorkloadOutcome {
 }
 
 impl WorkloadOutcome {
-    /// Requests that came and were not ended.
-    pub const fn unfinished(&self) -> u64 {
-        self.requests - self.on_time - self.late - self.refused - self.lost
-    }
-
     /// The share of requests that were not answered in time: late, refused, lost or unfinished.
     pub fn violations(&self) -> f64 {
         1.0 - self.on_time as f64 / self.requests as f64
@@ -84,6 +90,17 @@ impl WorkloadOutcome {
 fn sum(counts: &[u64], accuracies: &[f64]) -> f64 {
     let pairs = counts.iter().zip(accuracies);
     pairs.map(|(count, accuracy)| *count as f64 * accuracy).sum()
+}
+
+/// How often a policy that a plugin brings failed in one way.
+#[derive(Clone, Debug, Eq, PartialEq, Serialize)]
+pub struct PolicyFailure {
+    /// The plugin, with its version.
+    pub policy: String,
+    /// How often.
+    pub times: u64,
+    /// What it did not do, and why.
+    pub why: String,
 }
 
 /// The statistics of a group of nodes after the warm-up.

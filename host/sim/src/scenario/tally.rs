@@ -1,6 +1,6 @@
 use super::event::Request;
 use super::host::Host;
-use super::{Answer, GroupOutcome, Outcome, Scenario, Verdict, WorkloadOutcome};
+use super::{Answer, GroupOutcome, ModelEntry, Outcome, Scenario, Verdict, WorkloadOutcome};
 use crate::Instant;
 use std::time::Duration;
 
@@ -129,7 +129,13 @@ impl Tallies {
                 busy,
             });
         }
-        let workloads = self.workloads.into_iter().map(|(mut outcome, _)| {
+        let described = scenario.workloads.iter();
+        let workloads = described.zip(self.workloads).map(|(workload, (mut outcome, _))| {
+            let ended = outcome.on_time + outcome.late + outcome.refused + outcome.lost;
+            outcome.unfinished = outcome.requests - ended;
+            let answered: u64 = outcome.answered_by_exit.iter().sum();
+            outcome.mean_accuracy = (answered > 0).then(|| outcome.accuracy_sum() / answered as f64);
+            outcome.cost = cost(&scenario.models_of(workload), &outcome.answered_by_exit);
             let responses = &outcome.responses;
             outcome.mean_response = responses.mean();
             outcome.p50_response = responses.percentile(0.5);
@@ -144,6 +150,18 @@ impl Tallies {
             nodes: groups,
             sampled: self.sampled,
             answers: self.answers,
+            scenario: String::new(),
+            policy_failures: Vec::new(),
         }
     }
+}
+
+/// Money for the answers of these models, whose exits stand one after the other.
+fn cost(models: &[&ModelEntry], answered_by_exit: &[u64]) -> f64 {
+    let mut exits = answered_by_exit.iter();
+    let of = |model: &&ModelEntry| {
+        let answered: u64 = exits.by_ref().take(model.exits.len()).sum();
+        answered as f64 * model.cost
+    };
+    models.iter().map(of).sum()
 }

@@ -87,7 +87,7 @@ fn every_request_is_accounted_for() {
         .count() as u64;
     assert_eq!(frames.requests, came);
     assert!(frames.lost > 0 && frames.on_time > 1000, "{frames:?}");
-    assert_eq!(outcome.answers.len() as u64, came - frames.unfinished());
+    assert_eq!(outcome.answers.len() as u64, came - frames.unfinished);
     assert_eq!(
         frames.answered_by_exit.iter().sum::<u64>(),
         frames.on_time + frames.late
@@ -132,6 +132,10 @@ fn files_say_what_came_of_it() {
     assert!(file("outcome.json").contains("\"p95_response\""));
     assert!(file("responses.svg").contains("frames") && file("waiting.svg").contains("hall"));
     assert!(outcome.to_string().contains("frames"));
+    assert!(files.iter().map(|(name, _)| name.as_str()).eq(Outcome::FILES));
+    let jobs = &outcome.workloads[0];
+    let ended = jobs.on_time + jobs.late + jobs.refused + jobs.lost;
+    assert_eq!(jobs.unfinished, jobs.requests - ended);
 }
 
 #[test]
@@ -170,6 +174,8 @@ fn what_does_not_fit_is_named() {
     assert!(says("sigma = 0.1", "sigma = 9.0").contains("model screen: `sigma`"));
     assert!(says("batch = 4", "batch = 0").contains("model screen: `most`"));
     assert!(says("length = \"2 min\"", "length = \"0 s\"").contains("`length`"));
+    let late = says("length = \"2 min\"", "length = \"2 min\"\nwarm-up = \"2000 s\"");
+    assert!(late.contains("`warm-up` is 33 min 20 s"), "{late}");
     let memory = says("batch = 4", "batch = 4\nmemory = \"2 GiB\"");
     assert!(
         memory.contains("node camera: the models") && memory.contains("`memory` is 1 GiB"),

@@ -180,6 +180,15 @@ fn noise_is_that_of_the_entropy_and_survives_a_restart() {
     assert!(!format!("{:?}", whole.coordinator.core).contains("3, 3, 3"));
 }
 
+/// The last version of which clients have said what they think.
+fn last_judged(world: &World) -> Option<u64> {
+    let judged = |action: &Action| match action {
+        Action::Evaluated(report) => Some(report.version),
+        _ => None,
+    };
+    world.seen.iter().rev().find_map(judged)
+}
+
 #[test]
 fn a_run_ends_before_it_spends_more_than_it_may() {
     let whole = World::new(coordinator(private("", "")), CLIENTS, 1).finish();
@@ -190,4 +199,17 @@ fn a_run_ends_before_it_spends_more_than_it_may() {
     assert_eq!((status.version, status.ended), (2, true));
     assert!(status.spent.unwrap().epsilon <= after_two);
     assert!(matches!(status.failure, Some(Failure::Privacy { epsilon, .. }) if epsilon > after_two));
+    assert_eq!(last_judged(&world), Some(2));
+    // Who leaves while it is judged does not keep it from its end.
+    let mut world = World::new(coordinator(private("", &privacy)), CLIENTS, 1);
+    while world.coordinator.status().version < 2 {
+        world.step();
+    }
+    world.feed_all();
+    let judges: Vec<ClientId> = world.orders.iter().map(|(client, _)| *client).collect();
+    assert!(!judges.is_empty() && !world.coordinator.status().ended);
+    world.orders.clear();
+    let gone = judges.into_iter().map(|client| Event::Gone { client });
+    world.events.extend(gone.chain((0..CLIENTS).map(here)));
+    assert!(world.finish().coordinator.status().ended);
 }

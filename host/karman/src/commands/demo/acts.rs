@@ -289,7 +289,8 @@ impl<'a> Acts<'a> {
             requests: FEW,
             ..slo(&self.workflow)
         };
-        self.workflow = self.workflow.clone().with_slo(slo);
+        let workflow = self.workflow.clone().with_slo(slo);
+        self.workflow = workflow.map_err(|wrong| TaskError::internal(wrong.to_string()))?;
         Ok(Some(format!(
             "the SLO was tightened to {}, half of what captures took in pass {}",
             format_duration(limit),

@@ -1,5 +1,6 @@
-use super::{Runs, write_out};
+use super::write_out;
 use crate::app::App;
+use crate::held::Held;
 use clap::Args;
 use karman_node::FedModel;
 use karman_types::{TaskError, format_bytes};
@@ -21,10 +22,10 @@ pub(super) struct Export {
 
 impl Export {
     pub(super) fn run(&self, app: &App) -> Result<(), TaskError> {
-        let runs = Runs::open(app)?;
-        let model = runs.model(&self.name)?;
+        let held = Held::with_fed_run(app, &self.name)?;
+        let model = held.fed_model(&self.name)?;
         let bytes = match self.onnx {
-            true => runs.onnx(app, &self.name)?,
+            true => held.fed_onnx(app, &self.name)?,
             false => safetensors(&model)?,
         };
         let (arrays, size) = (model.layout.arrays().len(), format_bytes(bytes.len() as u64));

@@ -8,14 +8,8 @@ mod view;
 
 use crate::app::App;
 use crate::commands::sign::replace;
-use crate::control::{Control, escape};
-use crate::error::Worded;
 use crate::input::is_standard;
-use bytes::Bytes;
 use clap::{Args, Subcommand};
-use http::Method;
-use karman_node::{FedModel, FedStatus, stored_model, stored_onnx, stored_run, stored_runs};
-use karman_store::Store;
 use karman_types::TaskError;
 use serde_json::Value;
 use std::path::Path;
@@ -78,51 +72,4 @@ fn write_out(
     replace(file, bytes)?;
     app.output
         .result(|| format!("{}   {}", file.display(), text()), object)
-}
-
-/// The runs of a node: asked of it, or read in its store when it does not run.
-enum Runs {
-    Node(Control),
-    Store(Store),
-}
-
-impl Runs {
-    fn open(app: &App) -> Result<Self, TaskError> {
-        match Control::of_running(app)? {
-            Some(control) => Ok(Self::Node(control)),
-            None => app.home().store().map(Self::Store).map_err(Worded::worded),
-        }
-    }
-
-    fn all(&self) -> Result<Vec<FedStatus>, TaskError> {
-        match self {
-            Self::Node(control) => control.get("/fed"),
-            Self::Store(store) => stored_runs(store),
-        }
-    }
-
-    fn one(&self, name: &str, after: usize) -> Result<FedStatus, TaskError> {
-        match self {
-            Self::Node(control) => control.get(&format!("/fed/{}?after={after}", escape(name))),
-            Self::Store(store) => stored_run(store, name, after),
-        }
-    }
-
-    fn model(&self, name: &str) -> Result<FedModel, TaskError> {
-        match self {
-            Self::Node(control) => control.get(&format!("/fed/{}/model", escape(name))),
-            Self::Store(store) => stored_model(store, name),
-        }
-    }
-
-    fn onnx(&self, app: &App, name: &str) -> Result<Vec<u8>, TaskError> {
-        match self {
-            Self::Node(control) => {
-                let path = format!("/fed/{}/onnx", escape(name));
-                let answer = control.send(Method::GET, &path, &[], Bytes::new())?;
-                Ok(answer.into_body().into())
-            }
-            Self::Store(store) => stored_onnx(store, name, &app.config()?.models),
-        }
-    }
 }

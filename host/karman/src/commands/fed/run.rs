@@ -9,7 +9,7 @@ use bytes::Bytes;
 use clap::Args;
 use http::Method;
 use karman_node::{FedEvent, FedStatus, check_run, simulate};
-use karman_types::TaskError;
+use karman_types::{ErrorKind, TaskError};
 use serde_json::json;
 use std::path::PathBuf;
 
@@ -74,7 +74,7 @@ impl Run {
         let mut last = None;
         loop {
             let path = format!("/fed/{}?after={seen}&wait_ms={wait}", escape(&run.name));
-            let status: FedStatus = control.get(&path)?;
+            let status: FedStatus = control.get(&path).map_err(goes_on)?;
             progress.step(&doing(&status, run));
             progress.aside(|| {
                 status
@@ -135,6 +135,15 @@ impl Run {
     }
 }
 
+/// That the node is gone ends the watching, not the run.
+fn goes_on(error: TaskError) -> TaskError {
+    match error.kind {
+        ErrorKind::Unavailable => error
+            .with_hint("the run goes on when the node is started again; the same command watches it then"),
+        _ => error,
+    }
+}
+
 /// The last event of all answers so far.
 fn latest(log: Vec<FedEvent>, before: Option<FedEvent>) -> Option<FedEvent> {
     log.into_iter().next_back().or(before)
@@ -166,5 +175,18 @@ mod tests {
         let error = outcome("digits", last.as_ref()).unwrap_err();
         assert_eq!(error.message, "`digits`: too few clients");
         assert_eq!(outcome("digits", None), Ok(()));
+    }
+
+    #[test]
+    fn whose_node_is_gone_hears_that_the_run_goes_on() {
+        let gone = TaskError::unavailable("the node did not answer").with_hint("see `karman node logs`");
+        assert!(
+            goes_on(gone)
+                .hint
+                .unwrap()
+                .contains("the same command watches it")
+        );
+        let refused = TaskError::denied("no");
+        assert_eq!(goes_on(refused.clone()), refused);
     }
 }

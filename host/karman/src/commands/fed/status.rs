@@ -1,11 +1,8 @@
-use super::Runs;
 use super::view::round_the_clients;
 use crate::app::App;
-use crate::control::{Control, escape};
+use crate::held::Held;
 use crate::output::table;
-use bytes::Bytes;
 use clap::Args;
-use http::Method;
 use karman_fed::privacy::{Adjacency, Spent};
 use karman_node::{FedEvent, FedStatus};
 use karman_types::TaskError;
@@ -27,17 +24,17 @@ pub(super) struct Stop {
 
 impl Status {
     pub(super) fn run(&self, app: &App) -> Result<(), TaskError> {
-        let runs = Runs::open(app)?;
         match &self.name {
             None => {
-                let all = runs.all()?;
+                let held = Held::if_any(app)?;
+                let all = held.map_or_else(|| Ok(Vec::new()), |held| held.fed_runs())?;
                 match app.output.json {
                     true => all.iter().try_for_each(|run| app.output.line(json!(run))),
                     false => app.output.line(listed(&all)),
                 }
             }
             Some(name) => {
-                let one = runs.one(name, 0)?;
+                let one = Held::with_fed_run(app, name)?.fed_run(name, 0)?;
                 app.output.result(|| shown(&one), || json!(one))
             }
         }
@@ -46,8 +43,7 @@ impl Status {
 
 impl Stop {
     pub(super) fn run(&self, app: &App) -> Result<(), TaskError> {
-        let path = format!("/fed/{}/stop", escape(&self.name));
-        Control::new(app)?.order::<()>(Method::POST, &path, Bytes::new())?;
+        Held::with_fed_run(app, &self.name)?.stop_fed_run(&self.name)?;
         app.output.result(
             || format!("{}   ends with the version that it has", self.name),
             || json!({ "name": self.name }),
@@ -135,13 +131,13 @@ fn shown(run: &FedStatus) -> String {
         "{}\n\n{clients}{}{}",
         listed(std::slice::from_ref(run)),
         went.unwrap_or_default(),
-        spent.map_or_else(String::new, given_away)
+        spent.map_or_else(String::new, |spent| format!("\n\n{}", given_away(spent)))
     )
 }
 
 /// What a private run has given away of a client, and what that compares.
-fn given_away(spent: &Spent) -> String {
-    let told = format!("\n\nε {:.2} at δ {:e}", spent.epsilon, spent.delta);
+pub(super) fn given_away(spent: &Spent) -> String {
+    let told = format!("ε {:.2} at δ {:e}", spent.epsilon, spent.delta);
     let count = spent.rounds;
     match spent.adjacency {
         Adjacency::AddOrRemoveClient => {
@@ -171,7 +167,7 @@ mod tests {
             drawn: 12,
         };
         let told = "ε 1.50 at δ 1e-5 after 12 rounds, between two runs of which one has a client that the other has not";
-        assert_eq!(given_away(&spent).trim(), told);
+        assert_eq!(given_away(&spent), told);
         spent.adjacency = Adjacency::AnyTwoUpdates;
         let told = given_away(&spent);
         assert!(

@@ -12,7 +12,8 @@ use std::time::Duration;
 pub(super) struct View {
     /// A round that may still be judged.
     waiting: Option<Line>,
-    accuracy: Option<f64>,
+    /// What was judged last: which version, and its accuracy.
+    judged: Option<(u64, f64)>,
     /// What clients did wrong since the last line.
     troubles: Vec<String>,
 }
@@ -93,9 +94,13 @@ impl View {
             FedEvent::Finished { version, failure } => {
                 let mut lines = self.flush(None);
                 lines.extend(std::mem::take(&mut self.troubles));
-                let accuracy = self
-                    .accuracy
-                    .map_or(String::new(), |accuracy| format!("   accuracy {accuracy:.3}"));
+                let accuracy = match self.judged {
+                    None => String::new(),
+                    Some((last, accuracy)) if last == *version => format!("   accuracy {accuracy:.3}"),
+                    Some((earlier, accuracy)) => {
+                        format!("   accuracy {accuracy:.3} of version {earlier}")
+                    }
+                };
                 lines.push(match failure {
                     None => format!("{}: {version} versions{accuracy}", run.name),
                     Some(why) => format!("{}: ended after {version} versions{accuracy}: {why}", run.name),
@@ -107,14 +112,14 @@ impl View {
 
     /// The round that waits, with its accuracy if it was judged.
     fn flush(&mut self, judged: Option<(u64, f64)>) -> Vec<String> {
-        let before = self.accuracy;
-        if let Some((_, accuracy)) = judged {
-            self.accuracy = Some(accuracy);
-        }
+        let before = self.judged;
+        self.judged = judged.or(before);
         match (self.waiting.take(), judged) {
             (None, None) => Vec::new(),
             (Some(line), Some((version, accuracy))) if line.version == version => {
-                let change = before.map_or(String::new(), |before| format!(" ({:+.3})", accuracy - before));
+                let change = before.map_or(String::new(), |(_, before)| {
+                    format!(" ({:+.3})", accuracy - before)
+                });
                 vec![format!("{}   accuracy {accuracy:.3}{change}", line.text)]
             }
             (line, judged) => {
@@ -321,7 +326,7 @@ mod tests {
         let last = view.lines(&end, &run);
         assert_eq!(
             (last.len(), last[1].as_str()),
-            (2, "digits: 4 versions   accuracy 0.750")
+            (2, "digits: 4 versions   accuracy 0.750 of version 2")
         );
     }
 }

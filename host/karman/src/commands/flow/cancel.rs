@@ -4,7 +4,8 @@ use crate::control::Control;
 use bytes::Bytes;
 use clap::Args;
 use http::Method;
-use karman_types::{TaskError, TaskId};
+use karman_node::{FlowState, FlowStatus};
+use karman_types::{ErrorKind, TaskError, TaskId};
 
 /// `karman flow cancel`
 #[derive(Args, Debug)]
@@ -17,6 +18,15 @@ impl Cancel {
     pub(super) fn run(&self, app: &App) -> Result<(), TaskError> {
         let control = Control::new(app)?;
         let path = format!("{}?withdraw=true", path(self.flow));
-        print(app, &control.order(Method::DELETE, &path, Bytes::new())?)
+        let status: FlowStatus = control.order(Method::DELETE, &path, Bytes::new())?;
+        let was_failing = status
+            .error
+            .as_ref()
+            .is_some_and(|error| error.kind != ErrorKind::Cancelled);
+        if status.state == FlowState::Undoing && was_failing {
+            app.output
+                .note("it had failed before, and is being undone: there is nothing more to cancel");
+        }
+        print(app, &status)
     }
 }

@@ -8,6 +8,8 @@ mod new;
 mod run;
 mod status;
 
+pub(crate) use status::waits;
+
 use crate::app::App;
 use crate::input;
 use clap::{Args, Subcommand};

@@ -1,10 +1,10 @@
 use super::read;
-use super::status::{ended, follow};
+use super::status::{ended, watch};
 use crate::answer::is_json;
 use crate::app::App;
 use crate::commands::call::Promise;
 use crate::control::Control;
-use crate::input::{Input, not_both_standard};
+use crate::input::{Input, begins_as_json, not_both_standard};
 use crate::slo::{Limit, limit, limited};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -66,7 +66,7 @@ impl Run {
         app.output.note(format!(
             "run {flow}: it goes on if this is stopped; `karman flow status` shows it"
         ));
-        ended(app, &follow(&control, flow, None)?)
+        ended(app, &watch(app, &control, flow)?)
     }
 
     fn order(&self) -> Result<FlowOrder, TaskError> {
@@ -78,7 +78,9 @@ impl Run {
                 .cloned()
                 .unwrap_or_else(|| Slo::over(Slo::USUAL_REQUESTS));
             limited(&mut slo, &self.slo)?;
-            workflow = workflow.with_slo(slo);
+            workflow = workflow
+                .with_slo(slo)
+                .map_err(|wrong| TaskError::invalid(wrong.to_string()).with_field("slo"))?;
         }
         let input = Input::read(self.input.as_deref(), None, Limits::ceiling().input)?;
         Ok(FlowOrder {
@@ -93,9 +95,12 @@ fn value(input: &Input) -> Result<Value, TaskError> {
     if input.body.is_empty() {
         return Ok(Value::Null);
     }
-    if is_json(&input.content_type) {
+    // What begins like JSON and is none was cut short: nothing is begun with its half.
+    if is_json(&input.content_type) || (input.content_type.is_empty() && begins_as_json(&input.body)) {
         return serde_json::from_slice(&input.body).map_err(|error| {
-            TaskError::invalid(format!("the input is no JSON: {error}")).with_field("input")
+            TaskError::invalid(format!("the input is no JSON: {error}"))
+                .with_field("input")
+                .with_hint("mend it; a text that begins like JSON comes in a file that ends in `.txt`")
         });
     }
     match std::str::from_utf8(&input.body) {
@@ -126,5 +131,9 @@ mod tests {
             Ok(json!({ "media-type": "image/png", "base64": "iVBORw==" }))
         );
         assert!(read("application/json", b"{").is_err());
+        let cut = read("", b" {\"tiles\": [1, 2").unwrap_err();
+        assert!(cut.hint.unwrap().contains("`.txt`"));
+        assert_eq!(read("text/plain", b"[note]"), Ok(json!("[note]")));
+        assert_eq!(read("", b"note"), Ok(json!("note")));
     }
 }

@@ -3,12 +3,14 @@ use crate::control::Control;
 use crate::output::table;
 use clap::Args;
 use karman_node::{FlowState, FlowStatus, StepStatus};
+use karman_sched::flow::NotUndone;
 use karman_types::{ErrorKind, TaskError, TaskId, parse_duration};
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 
-/// How long one question waits at the node.
+/// How long one question waits at the node, and the first one of somebody who watches: what a run waits for is known soon.
 const ONE_WAIT: Duration = Duration::from_secs(30);
+const FIRST_WAIT: Duration = Duration::from_secs(2);
 
 /// `karman flow status`
 #[derive(Args, Debug)]
@@ -22,7 +24,7 @@ pub(super) struct Status {
 
 impl Status {
     pub(super) fn run(&self, app: &App) -> Result<(), TaskError> {
-        print(app, &follow(&Control::new(app)?, self.flow, Some(self.wait))?)
+        print(app, &follow(&Control::new(app)?, self.flow, self.wait)?)
     }
 }
 
@@ -31,20 +33,45 @@ pub(super) fn path(flow: TaskId) -> String {
 }
 
 /// How far a run is, when it has ended or this time is over.
-pub(super) fn follow(
-    control: &Control,
-    flow: TaskId,
-    patience: Option<Duration>,
-) -> Result<FlowStatus, TaskError> {
+fn follow(control: &Control, flow: TaskId, patience: Duration) -> Result<FlowStatus, TaskError> {
     let started = Instant::now();
     loop {
-        let left = patience.map(|patience| patience.saturating_sub(started.elapsed()));
-        let wait = left.unwrap_or(ONE_WAIT).min(ONE_WAIT);
-        let status: FlowStatus = control.get(&format!("{}?wait={}ms", path(flow), wait.as_millis()))?;
-        if status.state.has_ended() || left.is_some_and(|left| left <= wait) {
+        let left = patience.saturating_sub(started.elapsed());
+        let wait = left.min(ONE_WAIT);
+        let status = ask(control, flow, wait)?;
+        if status.state.has_ended() || left <= wait {
             return Ok(status);
         }
     }
+}
+
+/// How a run ended, once it has. What it waits for until then is said once.
+pub(super) fn watch(app: &App, control: &Control, flow: TaskId) -> Result<FlowStatus, TaskError> {
+    let (mut wait, mut said) = (FIRST_WAIT, Vec::new());
+    loop {
+        let status = ask(control, flow, wait)?;
+        if status.state.has_ended() {
+            return Ok(status);
+        }
+        let waits = waits(&status);
+        waits
+            .iter()
+            .filter(|waits| !said.contains(*waits))
+            .for_each(|waits| app.output.note(waits));
+        (wait, said) = (ONE_WAIT, waits);
+    }
+}
+
+fn ask(control: &Control, flow: TaskId, wait: Duration) -> Result<FlowStatus, TaskError> {
+    control.get(&format!("{}?wait={}ms", path(flow), wait.as_millis()))
+}
+
+/// What keeps a run from its end, as far as that is known.
+pub(crate) fn waits(status: &FlowStatus) -> Vec<String> {
+    let steps = status.steps.iter();
+    let steps = steps.filter_map(|step| Some(format!("`{}` waits: {}", step.task, step.waits.as_ref()?)));
+    let undoing = status.undoing.iter().filter(|undoing| undoing.waits.is_some());
+    steps.chain(undoing.map(ToString::to_string)).collect()
 }
 
 /// Prints what came out of a run.
@@ -58,17 +85,16 @@ pub(super) fn ended(app: &App, status: &FlowStatus) -> Result<(), TaskError> {
             None => format!("run {}: {}", status.flow, error.message),
         };
         for left in &status.not_undone {
-            app.output.note(format!(
-                "`{}` (item {}) is not undone: {}",
-                left.task, left.item, left.error
-            ));
+            app.output.note(not_undone(left));
         }
         // The notes are for people.
         if app.output.json {
             app.output.line(json!(status))?;
         }
+        let why = || format!("`karman why {}` tells how it ended", status.flow);
         return Err(TaskError {
             message,
+            hint: Some(error.hint.clone().unwrap_or_else(why)),
             ..error.clone()
         });
     }
@@ -99,6 +125,8 @@ pub(super) fn print(app: &App, status: &FlowStatus) -> Result<(), TaskError> {
             if !status.steps.is_empty() {
                 lines.push(steps(&status.steps));
             }
+            lines.extend(status.undoing.iter().map(ToString::to_string));
+            lines.extend(status.not_undone.iter().map(not_undone));
             if let Some(output) = &status.output {
                 lines.push(output.to_string());
             }
@@ -106,6 +134,11 @@ pub(super) fn print(app: &App, status: &FlowStatus) -> Result<(), TaskError> {
         },
         || json!(status),
     )
+}
+
+fn not_undone(left: &NotUndone) -> String {
+    let NotUndone { task, item, error } = left;
+    format!("`{task}` (item {item}) is not undone: {error}")
 }
 
 fn steps(steps: &[StepStatus]) -> String {
@@ -125,8 +158,11 @@ fn steps(steps: &[StepStatus]) -> String {
     table(&rows)
 }
 
-/// Why a step failed; else where a policy placed it, and why.
+/// Why a step failed, or waits; else where a policy placed it, and why.
 fn note(step: &StepStatus) -> String {
+    if let (None, Some(waits)) = (&step.error, &step.waits) {
+        return waits.clone();
+    }
     match (&step.error, &step.node, &step.why) {
         (Some(error), ..) => error.to_string(),
         (None, Some(node), Some(why)) => format!("on {}: {why}", node.short()),

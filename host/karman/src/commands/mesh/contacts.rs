@@ -1,8 +1,9 @@
 use crate::app::App;
+use crate::control::{Control, escape};
 use crate::output::table;
 use clap::Args;
-use karman_node::contact_plan;
-use karman_space::{Contact, Time};
+use karman_node::{PlannedContact, contact_plan};
+use karman_space::{Contact, ContactPlan, Time};
 use karman_types::{NodeId, TaskError, format_duration, parse_duration};
 use serde_json::json;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -29,12 +30,7 @@ impl Contacts {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let now = Time::from_unix_micros(i64::try_from(now.as_micros()).unwrap_or(i64::MAX));
         let from = self.from.unwrap_or(now);
-        let config = app.config()?.mesh;
-        if config.contacts.is_none() && config.orbits.is_none() {
-            return Err(TaskError::unavailable("node.toml names no contacts")
-                .with_hint("set `contacts = \"contacts.toml\"` under [mesh], or write [mesh.orbits]"));
-        }
-        let plan = contact_plan(&config, from, self.ahead)?;
+        let plan = self.plan(app, from)?;
         let mut contacts = plan.contacts().to_vec();
         contacts.sort_by_key(|contact| contact.start);
         // The one of each pair that is open or comes next.
@@ -83,6 +79,21 @@ impl Contacts {
             .chain(contacts.iter().map(row))
             .collect();
         app.output.line(table(&rows))
+    }
+
+    /// By the configuration of the node that runs, else by the one that is here.
+    fn plan(&self, app: &App, from: Time) -> Result<ContactPlan, TaskError> {
+        let Some(control) = Control::of_running(app)? else {
+            return contact_plan(&app.config()?.mesh, from, self.ahead);
+        };
+        let ahead = self.ahead.as_millis() as u64;
+        let way = format!(
+            "/mesh/contacts?from={}&ahead-ms={ahead}",
+            escape(&from.to_string())
+        );
+        let contacts: Vec<PlannedContact> = control.get(&way)?;
+        let plan = ContactPlan::new(contacts.into_iter().map(Contact::from).collect());
+        plan.map_err(|error| TaskError::internal(error.to_string()))
     }
 
     fn id(&self, node: NodeId) -> String {

@@ -1,4 +1,5 @@
 use crate::app::App;
+use crate::control::Control;
 use crate::error::{self, Worded};
 use clap::Args;
 use karman_mesh::membership::{MembershipError, RootKey};
@@ -14,7 +15,7 @@ const PASSPHRASE: &str = "KARMAN_PASSPHRASE";
 /// `karman mesh init`
 #[derive(Args, Debug)]
 pub(super) struct Init {
-    /// Also write the root key here, encrypted with a passphrase (asked for, or KARMAN_PASSPHRASE)
+    /// Also write the root key here, encrypted with a passphrase (asked for, or KARMAN_PASSPHRASE); of a mesh that is there, write its key
     #[arg(long, value_name = "FILE")]
     backup: Option<PathBuf>,
     /// Take the root key from a backup instead of making one
@@ -25,6 +26,11 @@ pub(super) struct Init {
 impl Init {
     pub(super) fn run(&self, app: &App) -> Result<(), TaskError> {
         let keys = app.keys()?;
+        if let Some(file) = &self.backup
+            && let Some(seed) = keys.mesh_root().map_err(Worded::worded)?
+        {
+            return back_up_again(app, &keys, &RootKey::from_seed(&seed), file);
+        }
         refuse_another(&keys)?;
         let root = match &self.restore {
             Some(file) => {
@@ -51,11 +57,34 @@ impl Init {
             || json!({ "mesh": mesh.to_string(), "node": node, "backup": self.backup }),
         )?;
         if self.backup.is_none() && self.restore.is_none() {
+            app.output.note(
+                "no backup was made: should this machine be lost, nobody can be invited any more (`karman mesh init --backup FILE` \
+                 makes one)",
+            );
+        }
+        if Control::of_running(app)?.is_some() {
             app.output
-                .note("no backup was made: should this machine be lost, nobody can be invited any more (--backup FILE)");
+                .note("the node that runs here does not use the key yet: stop it, and start it again");
         }
         Ok(())
     }
+}
+
+/// Writes down the key of a mesh that was made without a backup.
+fn back_up_again(app: &App, keys: &NodeKeys, root: &RootKey, file: &Path) -> Result<(), TaskError> {
+    back_up(root, Some(file))?;
+    let (mesh, node) = (root.public(), keys.node().id());
+    app.output.result(
+        || {
+            format!(
+                "mesh {}   root key backed up in {}   node {}",
+                mesh.short(),
+                file.display(),
+                node.short()
+            )
+        },
+        || json!({ "mesh": mesh.to_string(), "node": node, "backup": file }),
+    )
 }
 
 /// Refuses a second root key. Before anything is written: the backup of a key that is never used is of no use.
@@ -65,7 +94,9 @@ fn refuse_another(keys: &NodeKeys) -> Result<(), TaskError> {
         Some(_) => Err(TaskError::invalid(
             "the root key of a mesh is there already; a machine holds that of one mesh",
         )
-        .with_hint("use it as it is: karman mesh invite; or name another folder with --state")),
+        .with_hint(
+            "use it as it is: karman mesh invite, or mesh init --backup FILE; or name another folder with --state",
+        )),
     }
 }
 

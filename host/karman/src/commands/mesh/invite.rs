@@ -78,6 +78,7 @@ impl Invite {
 
 /// Where no node runs, the root key can sign as well; where a newcomer finds the node, only the user knows then.
 fn by_root_key(app: &App, order: &InviteOrder) -> Result<Invitation, TaskError> {
+    order.check()?;
     let keys = app.keys()?;
     let root = keys.mesh_root().map_err(Worded::worded)?.ok_or_else(|| {
         TaskError::unavailable("no node runs here, and this machine does not hold the root key of a mesh")

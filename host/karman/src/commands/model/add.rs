@@ -5,10 +5,10 @@ use crate::error::Worded;
 use crate::held::Held;
 use clap::Args;
 use http::Method;
-use karman_infer::graph::Graph;
-use karman_infer::{BackendOptions, Backends, InferError, LoadOptions, TensorInfo};
-use karman_node::{HeldModel, ModelOn, TensorDescription, check_for_gpu};
-use karman_store::{ModelExit, ModelInfo};
+use karman_infer::graph::{CutError, Graph};
+use karman_infer::{BackendOptions, Backends, InferError, LoadOptions, Model, TensorInfo};
+use karman_node::{HeldModel, ModelDevice, ModelOn, NodeConfig, TensorDescription, check_for_gpu};
+use karman_store::{ModelExit, ModelInfo, check_model_name};
 use karman_types::{TaskError, format_bytes};
 use serde_json::{Value, json};
 use std::path::PathBuf;
@@ -30,7 +30,7 @@ pub(super) struct Add {
     /// What else is known of it; may be given again
     #[arg(long, value_name = "KEY=VALUE", value_parser = cli::pair)]
     info: Vec<(String, String)>,
-    /// On which nodes of the mesh: tier=edge, a node's id, or all [default: this node]
+    /// On which nodes of the mesh: tier=edge, a node's id, all, or several with commas [default: this node]
     #[arg(long, value_name = "SELECTOR")]
     on: Option<String>,
 }
@@ -50,17 +50,26 @@ impl Add {
         if !self.exits.is_empty() {
             info.insert(ModelExit::KEY.to_owned(), json!(self.exits));
         }
-        let known = self.loaded(app, &bytes)?;
+        check_model_name(&self.name).map_err(Worded::worded)?;
         self.check_exits(app, &bytes)?;
-        // On other nodes theirs counts.
-        if self.on.is_none() {
-            let config = app.config()?;
-            check_for_gpu(&config.gpu, &config.models, &self.name, &bytes)?;
-        }
+        let config = app.config()?;
         if let Some(selector) = &self.on {
+            // On other nodes their back-ends count.
+            let note = |error: InferError| {
+                let says = format!("note: {error}; it needs ONNX Runtime, which `karman doctor` looks for");
+                app.output.note(says);
+            };
+            by_tract(&config, &bytes, note)?;
             return self.run_on(app, selector, bytes, &info);
         }
-        let model = Held::open(app)?.add_model(&self.name, bytes, info)?;
+        check_for_gpu(&config.gpu, &config.models, &self.name, &bytes)?;
+        let held = Held::open(app)?;
+        let known = match (&held, config.gpu.model(&self.name)) {
+            (Held::Store(_), None | Some(ModelDevice::Auto)) => Some(tried(&config, &bytes)?),
+            // Whether it runs there that node sees.
+            (Held::Node(_), _) | (_, Some(ModelDevice::Gpu)) => by_tract(&config, &bytes, drop)?,
+        };
+        let model = held.add_model(&self.name, bytes, info)?;
         app.output.result(
             || {
                 let signature = known.as_deref().map(signature).unwrap_or_default();
@@ -112,43 +121,61 @@ impl Add {
         app.output.failures(failed)
     }
 
-    /// The model, to see what it takes and gives. A file that is no model is refused here, one that only tract does not run is not.
-    fn loaded(&self, app: &App, bytes: &[u8]) -> Result<Option<Arc<dyn karman_infer::Model>>, TaskError> {
-        let backends = Backends::detect(&BackendOptions::default());
-        let options = LoadOptions {
-            limits: app.config()?.models,
-            ..LoadOptions::default()
-        };
-        match backends.load(bytes, &options) {
-            Ok(model) => Ok(Some(model)),
-            Err(error) if is_of_tract(&error) => {
-                app.output.note(format!(
-                    "note: {error}; it needs ONNX Runtime, which `karman doctor` looks for"
-                ));
-                Ok(None)
-            }
-            Err(error) => Err(error.worded()),
-        }
-    }
-
-    /// Whether each early exit can answer in the place of the last one.
+    /// Whether the last exit is an output of the model, and each early one can answer in its place.
     fn check_exits(&self, app: &App, bytes: &[u8]) -> Result<(), TaskError> {
         let Some((last, early)) = self.exits.split_last() else {
             return Ok(());
         };
         let limits = app.config()?.models;
         let graph = Graph::read(bytes.to_vec(), &limits).map_err(Worded::worded)?;
+        let wrong = |error: CutError| TaskError::invalid(error.to_string()).with_field("exit");
+        graph.output(&last.output).map_err(wrong)?;
         for exit in early {
-            graph
-                .up_to(&exit.output, &last.output)
-                .map_err(|error| TaskError::invalid(error.to_string()).with_field("exit"))?;
+            graph.up_to(&exit.output, &last.output).map_err(wrong)?;
         }
         Ok(())
     }
 }
 
+/// The model as tract loads it, to see what it takes and gives. A file that is no model is refused; one that only tract does not run is not,
+/// which `otherwise` is told.
+fn by_tract(
+    config: &NodeConfig,
+    bytes: &[u8],
+    otherwise: impl FnOnce(InferError),
+) -> Result<Option<Arc<dyn Model>>, TaskError> {
+    let backends = Backends::detect(&BackendOptions::default());
+    let options = LoadOptions {
+        limits: config.models.clone(),
+        ..LoadOptions::default()
+    };
+    match backends.load(bytes, &options) {
+        Ok(model) => Ok(Some(model)),
+        Err(error) if is_of_tract(&error) => {
+            otherwise(error);
+            Ok(None)
+        }
+        Err(error) => Err(error.worded()),
+    }
+}
+
+/// The model as a node of this configuration loads it.
+///
+/// # Errors
+/// What its back-end says: requests for the model would be refused with that.
+fn tried(config: &NodeConfig, bytes: &[u8]) -> Result<Arc<dyn Model>, TaskError> {
+    let (library, program) = (config.onnxruntime.as_deref(), std::env::current_exe().ok());
+    let backends = Backends::detect(&config.backend.options(library, program));
+    let options = LoadOptions {
+        backend: config.backend.name(),
+        limits: config.models.clone(),
+        ..LoadOptions::default()
+    };
+    backends.load(bytes, &options).map_err(Worded::worded)
+}
+
 /// What a model takes and gives, for people.
-fn signature(model: &dyn karman_infer::Model) -> String {
+fn signature(model: &dyn Model) -> String {
     let list = |infos: &[TensorInfo]| {
         let infos: Vec<String> = infos.iter().map(ToString::to_string).collect();
         infos.join(", ")
@@ -157,7 +184,7 @@ fn signature(model: &dyn karman_infer::Model) -> String {
 }
 
 /// What was added, for programs: also what it takes and gives where that is known, as the gateway describes it.
-fn object(model: &HeldModel, known: Option<&dyn karman_infer::Model>) -> Value {
+fn object(model: &HeldModel, known: Option<&dyn Model>) -> Value {
     let described =
         |infos: &[TensorInfo]| -> Vec<TensorDescription> { infos.iter().map(Into::into).collect() };
     let mut object = json!(model);

@@ -1,6 +1,7 @@
 use crate::app::App;
 use crate::commands::sign::replace;
 use crate::error::Worded;
+use crate::input::is_standard;
 use clap::Args;
 use karman_infer::graph::Graph;
 use karman_infer::inspect::{Inspection, Row};
@@ -16,7 +17,7 @@ pub(super) struct Inspect {
     /// Items of one run
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=4096))]
     batch: u32,
-    /// Also draw the layers, with every cut between them
+    /// Also draw the layers, with every cut between them; - is standard output, in the place of the table
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
 }
@@ -27,8 +28,10 @@ impl Inspect {
         let bytes = super::read(&self.file, limits.model)?;
         let graph = Graph::read(bytes, &limits).map_err(Worded::worded)?;
         let inspection = Inspection::new(&graph, self.batch);
-        if let Some(file) = &self.svg {
-            replace(file, inspection.to_svg().as_bytes())?;
+        match &self.svg {
+            Some(file) if is_standard(file) => return app.output.bytes(inspection.to_svg().as_bytes()),
+            Some(file) => replace(file, inspection.to_svg().as_bytes())?,
+            None => {}
         }
         app.output.result(
             || inspection.to_string().trim_end().to_owned(),

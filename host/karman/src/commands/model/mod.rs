@@ -6,6 +6,7 @@ mod inspect;
 mod list;
 mod plan;
 mod profile;
+mod remove;
 mod run;
 
 use crate::app::App;
@@ -31,6 +32,11 @@ enum Verb {
         after_help = "Examples:\n  karman model add digits-m digits-m.onnx\n  karman model add digits-m digits-m.onnx --accuracy 0.98 --info licence=CC0-1.0\n  karman model add digits-l digits-l.onnx --exit exit_1=0.967 --exit exit_2=0.989 --exit probabilities=0.993\n  karman model add flood-s flood-s.onnx --on tier=space"
     )]
     Add(add::Add),
+    /// Remove a model; a plan of it ends
+    #[command(
+        after_help = "Examples:\n  karman model remove digits-m\n  karman model remove flood-s --on tier=space"
+    )]
+    Remove(remove::Remove),
     /// List the models
     #[command(after_help = "Examples:\n  karman model list\n  karman model list --json --long")]
     List(list::List),
@@ -60,6 +66,7 @@ impl Model {
     pub(crate) fn run(&self, app: &App) -> Result<(), TaskError> {
         match &self.verb {
             Verb::Add(verb) => verb.run(app),
+            Verb::Remove(verb) => verb.run(app),
             Verb::List(verb) => verb.run(app),
             Verb::Inspect(verb) => verb.run(app),
             Verb::Profile(verb) => verb.run(app),

@@ -1,10 +1,12 @@
 use crate::app::App;
-use crate::control::{Control, escape};
+use crate::control::{Control, escape, not_ours};
 use crate::input::Input;
+use bytes::Bytes;
 use clap::Args;
-use http::Method;
+use http::{Method, Response};
 use karman_node::Leg;
-use karman_node::inference::{InferResponse, InferTensor, MOST_REQUEST, Scalar, TensorData};
+use karman_node::inference::binary::{HEADER_LENGTH, part, shared_out};
+use karman_node::inference::{InferResponse, InferTensor, MOST_REQUEST};
 use karman_types::{TaskError, format_bytes};
 use serde_json::json;
 
@@ -23,8 +25,11 @@ pub(super) struct Run {
 impl Run {
     pub(super) fn run(&self, app: &App) -> Result<(), TaskError> {
         let request = Input::read(Some(&self.input), None, MOST_REQUEST)?.body;
-        let path = format!("/models/{}/run", escape(&self.name));
-        let response: InferResponse = Control::new(app)?.order(Method::POST, &path, request)?;
+        // JSON has neither NaN nor infinity: the results come as bytes.
+        let path = format!("/models/{}/run?binary=true", escape(&self.name));
+        let json = [("content-type", "application/json")];
+        let answer = Control::new(app)?.send(Method::POST, &path, &json, request)?;
+        let response = read(answer).map_err(|error| not_ours(&error.message))?;
         if app.output.json {
             return app.output.line(json!(response));
         }
@@ -38,13 +43,28 @@ impl Run {
     }
 }
 
-fn shown(output: &InferTensor) -> String {
-    let all: &[Scalar] = match &output.data {
-        Some(TensorData::Read(all)) => all,
-        _ => &[],
+/// What the model gave, of JSON and the bytes behind it.
+fn read(answer: Response<Bytes>) -> Result<InferResponse, TaskError> {
+    let length = answer.headers().get(HEADER_LENGTH);
+    let length = length.map(|length| length.to_str().unwrap_or_default().to_owned());
+    let (json, behind) = part(answer.into_body(), length.as_deref())?;
+    let mut response: InferResponse =
+        serde_json::from_slice(&json).map_err(|error| TaskError::internal(error.to_string()))?;
+    let outputs = shared_out(std::mem::take(&mut response.outputs), behind)?.into_iter();
+    let whole = |(output, bytes): (InferTensor, Option<Bytes>)| match bytes {
+        None => Ok(output),
+        Some(bytes) => output
+            .read_bytes(&bytes)
+            .map(|(name, tensor)| InferTensor::write(&name, &tensor)),
     };
-    let some: Vec<String> = all.iter().take(MOST_SHOWN).map(Scalar::to_string).collect();
-    let more = if all.len() > MOST_SHOWN { ", …" } else { "" };
+    response.outputs = outputs.map(whole).collect::<Result<_, TaskError>>()?;
+    Ok(response)
+}
+
+fn shown(output: &InferTensor) -> String {
+    let words = output.data.as_ref().map(|data| data.words(MOST_SHOWN));
+    let (some, more) = words.unwrap_or_default();
+    let more = if more { ", …" } else { "" };
     format!(
         "{} {} {:?}: {}{more}",
         output.name,

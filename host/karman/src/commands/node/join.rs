@@ -44,7 +44,10 @@ impl Up {
         };
         let name = mesh.standing().mesh().short();
         if !invited {
-            app.output.note(format!("in mesh {name}"));
+            app.output.note(match mesh.standing().own_or_why() {
+                Some(Err(why)) => format!("warning: outside mesh {name}: this node's own membership: {why}"),
+                _ => format!("in mesh {name}"),
+            });
             return Ok(());
         }
         let member = mesh.admitted(JOIN_PATIENCE).await?;
@@ -91,13 +94,15 @@ impl Given {
             TaskError::new(error.kind(), format!("the invitation: {error}")).with_field("join")
         };
         let file = Path::new(text);
+        let is_word = text
+            .get(..4)
+            .is_some_and(|begin| begin.eq_ignore_ascii_case("kmn1"));
         if file.is_file() {
             let word = std::fs::read_to_string(file).map_err(|failed| error::file(file, &failed))?;
             let invitation = word.trim().parse().map_err(refused)?;
             return Ok(Self::File(Box::new(invitation), file.to_owned()));
         }
-        // No word has a slash in it.
-        if text.contains('/') && !file.exists() {
+        if !is_word && !file.exists() {
             return Ok(Self::Gone(file.to_owned()));
         }
         Ok(Self::Word(Box::new(text.parse().map_err(refused)?)))
@@ -114,6 +119,8 @@ mod tests {
         let file = folder.path().join("invitation.txt");
         let read = || Given::read(file.to_str().unwrap());
         assert!(matches!(read(), Ok(Given::Gone(gone)) if gone == file));
+        let bare = Given::read("no-such.inv");
+        assert!(matches!(bare, Ok(Given::Gone(gone)) if gone == Path::new("no-such.inv")));
         std::fs::write(&file, "kmn1nonsense").unwrap();
         for error in [read().unwrap_err(), Given::read("kmn1nonsense").unwrap_err()] {
             assert_eq!(error.field.as_deref(), Some("join"), "{error}");

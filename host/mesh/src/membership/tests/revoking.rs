@@ -41,6 +41,25 @@ fn a_revoked_node_is_out_and_so_are_the_members_of_a_revoked_issuer() {
 }
 
 #[test]
+fn no_issuer_puts_out_who_holds_the_root_key() {
+    let every = Terms {
+        rights: Rights::all(),
+        ..terms(&[], now().after(DAY))
+    };
+    let holder = Issuer::root(&root()).issue(&key(3), &every, now()).unwrap();
+    let judged = |revoked: &Revocations| holder.verify(&mesh(), &key(3), now(), revoked);
+    let by_issuer = set([by_issuer(3, 0)]);
+    // What nodes of before have taken is known all the same, and passed on.
+    assert!(by_issuer.contains(&key(3)));
+    assert!(judged(&by_issuer).unwrap().holds_root());
+    let by_root = judged(&set([by_root(3, 0)]));
+    assert!(
+        matches!(by_root, Err(MembershipError::Revoked { .. })),
+        "{by_root:?}"
+    );
+}
+
+#[test]
 fn only_the_root_key_and_those_with_the_right_revoke() {
     let plain = Issuer::root(&root())
         .issue(&key(4), &terms(&["issue"], now().after(DAY)), now())

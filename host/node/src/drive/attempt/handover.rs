@@ -15,8 +15,7 @@ const ANSWER: &str = "answer";
 pub(in crate::drive) async fn hand_over(tasks: &Inner, to: NodeId, handover: Handover) -> Option<bool> {
     let handed = async {
         let mesh = mesh_of(tasks)?;
-        let unreachable = || TaskError::unavailable(format!("node {} is not in reach", to.short()));
-        let heir = mesh.node(to).await.ok_or_else(unreachable)?;
+        let heir = mesh.peer(to).await?;
         // A keeper may wait for a majority longer than this node waits for it. Where only the heir and this one know of the task, there is
         // nobody else to ask.
         let is_kept = handover.record.guarantee == Guarantee::Kept;

@@ -195,8 +195,7 @@ async fn far(
     time: Option<Duration>,
 ) -> Result<Answer, TaskError> {
     let mesh = mesh_of(node)?;
-    let unknown = || TaskError::unavailable(format!("node {} is not in reach", at.short()));
-    let peer = mesh.node(at).await.ok_or_else(unknown)?;
+    let peer = mesh.peer(at).await?;
     let mut head = CallHead::new(Ask::Learn, plugin, node.runtime().context(None).task);
     head.within_ms = time.map(|time| time.as_millis() as u64);
     let most = longest_answer(&order.work);

@@ -69,7 +69,9 @@ pub(crate) use members::serve;
 pub use news::{FedNews, FedSeen};
 pub use onnx::stored_onnx;
 pub use outside::{read_fed_answer, read_fed_order};
-pub use record::{FedEvent, FedModel, FedStatus, stored_model, stored_run, stored_runs};
+pub use record::{
+    FedEvent, FedModel, FedStatus, not_driven, stored_model, stored_run, stored_runs, unknown_run,
+};
 pub use simulated::simulate;
 
 use super::swarm::Swarms;
@@ -87,8 +89,8 @@ use memory::Memory;
 use news::AtRest;
 use onnx::{First, first_of};
 use parking_lot::Mutex;
-use record::{Record, unknown};
-use simulated::{ended_already, same};
+use record::{Record, ended_already};
+use simulated::same;
 use spread::Seats;
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock, Weak};
@@ -281,11 +283,13 @@ impl Node {
     /// Ends a run with the version that it has.
     ///
     /// # Errors
-    /// `invalid` when no run of this name is driven.
+    /// `invalid` when no run of this name is driven; what the disk refuses.
     pub fn stop_fed(&self, name: &str) -> Result<(), TaskError> {
-        let runs = self.federated().runs.lock();
-        let handle = runs.get(name).filter(|handle| handle.is_running());
-        handle.ok_or_else(|| unknown(name))?.tell(Event::Stop);
+        let driven = self.federated().runs.lock().get(name).cloned();
+        match driven.filter(Handle::is_running) {
+            Some(handle) => handle.tell(Event::Stop),
+            None => return Err(not_driven(&self.fed_run(name, usize::MAX)?)),
+        }
         Ok(())
     }
 }

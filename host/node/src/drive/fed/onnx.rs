@@ -80,7 +80,7 @@ fn is_the_same(name: &str, began_with: Option<Digest>, found: Digest) -> Result<
 /// `invalid` when there is no such run, or it did not begin with a model; `unavailable` when it has not begun, or the node has another
 /// model of that name by now.
 pub fn stored_onnx(store: &Store, run: &str, limits: &ModelLimits) -> Result<Vec<u8>, TaskError> {
-    let record = Record::read(store, run)?.ok_or_else(|| super::record::unknown(run))?;
+    let record = Record::read(store, run)?.ok_or_else(|| super::record::unknown_run(run))?;
     let name = record.run.model.as_ref().ok_or_else(|| {
         TaskError::invalid(format!(
             "`{run}` did not begin with a model, so there is no ONNX file of it"

@@ -301,13 +301,34 @@ pub fn stored_model(store: &Store, name: &str) -> Result<FedModel, TaskError> {
 }
 
 fn found(store: &Store, name: &str) -> Result<Record, TaskError> {
-    Record::read(store, name)?.ok_or_else(|| unknown(name))
+    Record::read(store, name)?.ok_or_else(|| unknown_run(name))
 }
 
-pub(super) fn unknown(name: &str) -> TaskError {
+/// What is said of a run that is not here: `invalid`.
+pub fn unknown_run(name: &str) -> TaskError {
     TaskError::invalid(format!("there is no federated run `{name}` here"))
         .with_field("name")
         .with_hint("`karman fed status` lists them")
+}
+
+/// What is said of a run that is over: `invalid`.
+pub(super) fn ended_already(name: &str) -> TaskError {
+    TaskError::invalid(format!("`{name}` has ended already"))
+        .with_field("name")
+        .with_hint(format!(
+            "`karman fed status {name}` shows it; --again begins it anew"
+        ))
+}
+
+/// Why a run is not to be stopped that nobody drives: `invalid`.
+pub fn not_driven(run: &FedStatus) -> TaskError {
+    let name = &run.name;
+    match &run.status {
+        Some(status) if status.ended => ended_already(name),
+        _ => TaskError::invalid(format!("`{name}` does not run now"))
+            .with_field("name")
+            .with_hint("`karman fed run` with its description has it go on"),
+    }
 }
 
 #[cfg(test)]

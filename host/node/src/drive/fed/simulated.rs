@@ -5,12 +5,13 @@ use super::conductor::Conductor;
 use super::memory::Memory;
 use super::onnx::first_of;
 use super::orders::{self, Clients};
-use super::record::{FedEvent, FedStatus, Record};
+use super::record::{FedEvent, FedStatus, Record, ended_already};
 use super::strategy;
 use super::wire::{Answer, Order, Work};
 use super::worker::carry_out;
 use crate::config::FederatedConfig;
 use crate::runtime::Runtime;
+use crate::services::store_error;
 use futures::FutureExt;
 use futures::future::{BoxFuture, try_join_all};
 use karman_engine::Plugin;
@@ -67,6 +68,10 @@ pub async fn simulate(
     let count = run.clients.simulated;
     run.start_with = run.start_with.max(count as usize);
     let store = runtime.home().store()?;
+    // No node runs there that could be asked how far it is.
+    store
+        .held_by(&format!("karman fed run {}", run.name))
+        .map_err(store_error)?;
     let mut record = match Record::read(&store, &run.name)? {
         Some(record) if !record.has_ended() && !again => same(record, &run)?,
         Some(record) if !again => return Err(ended_already(&record.run.name)),
@@ -137,14 +142,6 @@ pub(super) fn same(record: Record, run: &Run) -> Result<Record, TaskError> {
             .with_field("name")
             .with_hint("give it another name, or begin it anew with --again"),
     )
-}
-
-pub(super) fn ended_already(name: &str) -> TaskError {
-    TaskError::invalid(format!("`{name}` has ended already"))
-        .with_field("name")
-        .with_hint(format!(
-            "`karman fed status {name}` shows it; --again begins it anew"
-        ))
 }
 
 fn cores() -> usize {

@@ -2,7 +2,7 @@
 
 use super::lifetime::LIFETIME;
 use super::progress::{ENTRY, PROGRESS};
-use super::status::{FlowState, FlowStatus};
+use super::status::{FlowState, FlowStatus, UndoStatus};
 use karman_sched::Why;
 use karman_sched::flow::NotUndone;
 use karman_tasks::Guarantee;
@@ -31,6 +31,9 @@ pub struct FlowEnding {
     /// The tasks whose effects were taken back.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub undone: Vec<FlowUndone>,
+    /// What is being undone now.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub undoing: Option<UndoStatus>,
     /// Effects that are still there.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub not_undone: Vec<NotUndone>,
@@ -82,6 +85,7 @@ impl FlowEnding {
             failed: status.failed.clone(),
             error: status.error.clone(),
             undone: undone.collect(),
+            undoing: status.undoing.clone(),
             not_undone: status.not_undone.clone(),
         })
     }
@@ -139,6 +143,9 @@ impl fmt::Display for FlowEnding {
         if !undone.is_empty() {
             write!(f, "; undone: {}", undone.join(", "))?;
         }
+        if let Some(undoing) = &self.undoing {
+            write!(f, "; {undoing}")?;
+        }
         let mut left: Vec<(&str, usize, &TaskError)> = Vec::new();
         for effect in &self.not_undone {
             match left.iter_mut().find(|(task, ..)| *task == effect.task) {
@@ -181,6 +188,7 @@ mod tests {
             error: None,
             node: None,
             why: None,
+            waits: None,
         };
         FlowStatus {
             flow: TaskId::from_parts(0, 7),
@@ -191,6 +199,7 @@ mod tests {
             output: None,
             error,
             failed: failed.map(Into::into),
+            undoing: None,
             not_undone: Vec::new(),
         }
     }
@@ -262,6 +271,22 @@ mod tests {
         let (cause, says) = told(&failed);
         let ends = "because no road; undone: `a`, `b` (16 runs); not undone: `c`, because it broke; not undone: `b` (2 runs), because it broke";
         assert!(cause == FlowCause::Failed && says.ends_with(ends), "{says}");
+    }
+
+    #[test]
+    fn what_is_being_undone_is_told_with_what_it_waits_for() {
+        let undoing = UndoStatus {
+            task: "b".into(),
+            item: 0,
+            by: "nosuch".into(),
+            attempt: 2,
+            waits: Some("no node in reach offers `nosuch`".into()),
+        };
+        let mut run = status(FlowState::Undoing, Some(TaskError::failed("no road")), Some("c"));
+        run.undoing = Some(undoing);
+        let (_, says) = told(&run);
+        let ends = "; `nosuch` is to undo `b`, attempt 2, and waits: no node in reach offers `nosuch`";
+        assert!(says.ends_with(ends), "{says}");
     }
 
     #[test]

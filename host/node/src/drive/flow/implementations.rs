@@ -2,6 +2,7 @@
 
 use super::energy::{Drawn, EnergyOrigin, Meter};
 use super::{json, labels};
+use crate::drive::attempt::mesh_of;
 use crate::drive::model_tasks;
 use crate::drive::tasks::{Inner, Tasks};
 use crate::services::{blocking, store_error};
@@ -329,9 +330,8 @@ pub(super) async fn call(
         }
         Binding::Model(name) => Ok(model_tasks::run(&tasks.runtime, name, request, within).await?.0),
         Binding::Remote { node, task } => {
-            let away = || TaskError::unavailable(format!("node {} is not in reach", node.short()));
-            let mesh = tasks.mesh.get().ok_or_else(away)?;
-            let peer = mesh.node(*node).await.ok_or_else(away)?;
+            let mesh = mesh_of(tasks)?;
+            let peer = mesh.peer(*node).await?;
             let head = CallHead {
                 within_ms: within.map(|within| within.as_millis() as u64),
                 content_type: request.content_type,

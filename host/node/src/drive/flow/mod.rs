@@ -28,6 +28,7 @@
 //! | `lifetime` | when a run ends whatever its workflow says |
 //! | `json` | between the JSON of workflows and the bytes of tasks |
 //! | `status` | how far it is, in the words of its operator |
+//! | `waits` | what its steps wait for |
 //! | `ending` | why it ended as it did |
 //! | `follow` | what happens to it, one after the other |
 //! | `looks` | looks of several at one run |
@@ -57,6 +58,7 @@ mod request;
 mod served;
 mod status;
 mod step;
+mod waits;
 
 pub use compliance::{SloHistory, SloHour, SloMinute};
 pub(super) use coordinate::coordinate;
@@ -68,7 +70,7 @@ pub use order::FlowOrder;
 pub(super) use place::step_of;
 pub(super) use policy::keep as keep_policy;
 pub use request::{Chosen, Wanted};
-pub use status::{FlowState, FlowStatus, StepStatus};
+pub use status::{FlowState, FlowStatus, StepStatus, UndoStatus};
 
 use super::decisions::wall_ms;
 use super::status::TaskStatus;
@@ -253,7 +255,9 @@ impl Tasks {
     pub(crate) async fn flow(&self, run: TaskId) -> Result<FlowStatus, TaskError> {
         let status = self.run_status(run).await?;
         let progress = self.progress(run).await?;
-        Ok(FlowStatus::of(&status, progress))
+        let mut status = FlowStatus::of(&status, progress);
+        self.inner().tell_waits(&mut status);
+        Ok(status)
     }
 
     /// The same once the run has ended, or this time is over.

@@ -10,6 +10,7 @@ use karman_types::{NodeId, TaskError, TaskId, Workflow};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::HashMap;
+use std::fmt;
 
 /// A run of a workflow as its operator sees it.
 #[derive(Clone, Debug, Deserialize, Serialize)]
@@ -34,6 +35,9 @@ pub struct FlowStatus {
     /// The task that it failed in.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failed: Option<String>,
+    /// What is being undone now, while it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub undoing: Option<UndoStatus>,
     /// Effects that are still there although it failed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub not_undone: Vec<NotUndone>,
@@ -74,7 +78,7 @@ impl FlowState {
 pub struct StepStatus {
     /// The task.
     pub task: String,
-    /// `waiting`, `skipped`, `running`, `done` or `failed`.
+    /// `waiting`, also for a node that runs it, `skipped`, `running`, `done` or `failed`.
     pub state: String,
     /// How many runs it has: one, or one for each item of its list.
     pub runs: usize,
@@ -94,6 +98,55 @@ pub struct StepStatus {
     /// Why there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
+    /// What one of them waits for that has not begun, where the node that is asked has accepted it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub waits: Option<String>,
+}
+
+/// How far the undoing of one effect is.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct UndoStatus {
+    /// The task whose effect it is.
+    pub task: String,
+    /// The item of its list; 0 where it has none.
+    pub item: usize,
+    /// What undoes it.
+    pub by: String,
+    /// The attempt at that, 1 at the first.
+    pub attempt: u32,
+    /// What it waits for, where it has not begun and the node that is asked has accepted it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub waits: Option<String>,
+}
+
+impl UndoStatus {
+    fn of(workflow: &Workflow, record: &Record) -> Option<Self> {
+        let (of, undoing) = record.being_undone()?;
+        let task = workflow.tasks().get(of.task)?;
+        Some(Self {
+            task: task.name.clone(),
+            item: of.item,
+            by: task.undo.clone()?,
+            attempt: undoing.attempt,
+            waits: None,
+        })
+    }
+}
+
+impl fmt::Display for UndoStatus {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            task, by, attempt, ..
+        } = self;
+        match &self.waits {
+            None => write!(f, "`{by}` undoes `{task}`, attempt {attempt}"),
+            Some(why) => write!(
+                f,
+                "`{by}` is to undo `{task}`, attempt {attempt}, and waits: {why}"
+            ),
+        }
+    }
 }
 
 impl FlowStatus {
@@ -108,11 +161,15 @@ impl FlowStatus {
             output: None,
             error: task.error.clone(),
             failed: None,
+            undoing: None,
             not_undone: Vec::new(),
         };
         if let Some(Progress { workflow, record, .. }) = progress {
             status.steps = steps(&workflow, &record);
             status.take(&record.phase);
+            if status.state == FlowState::Undoing {
+                status.undoing = UndoStatus::of(&workflow, &record);
+            }
             if task.state == TaskState::Expired {
                 status.not_undone = out_of_time(&workflow, &record);
             }
@@ -215,6 +272,7 @@ fn steps(workflow: &Workflow, record: &Record) -> Vec<StepStatus> {
             error,
             node: placed.get(&place).and_then(|(node, _)| *node),
             why: placed.get(&place).map(|(_, why)| why.clone()),
+            waits: None,
         }
     };
     let steps = workflow.tasks().iter().zip(&record.steps);
@@ -268,13 +326,18 @@ mod tests {
     }
 
     fn expired_at(progress: Option<Progress>) -> FlowStatus {
+        status_at(TaskState::Expired, progress)
+    }
+
+    fn status_at(state: TaskState, progress: Option<Progress>) -> FlowStatus {
         let task = TaskStatus {
             task: RUN,
             name: "flow/f".into(),
             guarantee: Guarantee::Local,
-            state: TaskState::Expired,
+            state,
             nodes: Vec::new(),
             error: None,
+            why: None,
         };
         FlowStatus::of(&task, progress)
     }
@@ -302,10 +365,18 @@ mod tests {
             left: Some(1),
             attempt: 1,
             running: true,
+            stopping: false,
             undone: Vec::new(),
             not_undone: Vec::new(),
         });
+        let status = status_at(TaskState::Running, Some(progress.clone()));
+        let undoing = status.undoing.unwrap();
+        assert_eq!(
+            (undoing.task.as_str(), undoing.by.as_str(), undoing.attempt),
+            ("a", "un-a", 1)
+        );
         let status = expired_at(Some(progress));
+        assert_eq!(status.undoing, None);
         assert_eq!((status.error, status.failed.as_deref()), (Some(error), Some("b")));
         assert_eq!(status.not_undone.len(), 1);
         assert_eq!(status.not_undone[0].error, expired());

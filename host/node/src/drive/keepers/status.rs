@@ -4,10 +4,10 @@ use super::Inner;
 use super::ask::no_keepers;
 use super::group::Key;
 use super::wire::{Answer, Question};
+use crate::drive::mesh::refused;
 use crate::drive::mesh_of;
 use crate::node::Node;
 use futures::future::join_all;
-use karman_mesh::GateError;
 use karman_mesh::membership::Charter;
 use karman_types::{NodeId, TaskError};
 use serde::{Deserialize, Serialize};
@@ -93,10 +93,7 @@ impl Inner {
     pub(crate) async fn name(&self, keys: &[[u8; 32]]) -> Result<(), TaskError> {
         let before = self.charter();
         let charter = self.mesh()?.standing().charter(keys, before.as_deref());
-        let charter = charter.map_err(|error| match &error {
-            GateError::NotAMember(refused) => TaskError::new(refused.kind(), refused.to_string()),
-            error => TaskError::denied(error.to_string()),
-        })?;
+        let charter = charter.map_err(refused)?;
         if let Some(before) = &before
             && !(self.agree(before, self.limits.patience).await && self.answers().await)
         {

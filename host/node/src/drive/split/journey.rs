@@ -226,8 +226,7 @@ async fn ask(
     packed: &Packed,
 ) -> Result<Arrived, TaskError> {
     let mesh = mesh_of(node)?;
-    let unknown = || TaskError::unavailable(format!("node {} is not in reach", at.short()));
-    let peer = mesh.node(at).await.ok_or_else(unknown)?;
+    let peer = mesh.peer(at).await?;
     let head = CallHead::new(Ask::RunStage, model, node.runtime().context(None).task);
     let started = Instant::now();
     let body = packed.body.clone();

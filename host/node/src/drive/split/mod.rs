@@ -12,7 +12,7 @@
 //! | `pilot` | a model in use: every request by the plan of the moment, every measurement into the next plan |
 //! | `pilot::planner` | whose turn it is with the re-planner, which takes a while |
 //! | `pilot::learn` | what requests tell of nodes, links and tensors |
-//! | `pilot::follow`, `pilot::lost` | when a plan is gone by; when those who failed are asked again |
+//! | `pilot::follow`, `pilot::lost`, `pilot::late` | when a plan is gone by; when those who failed are asked again, or last |
 //! | `way` | the route that its requests take, with what is known of it |
 //! | `stages` | the parts of models that this node has ready |
 //! | `encodings` | activations and results on their way: as they are, or smaller within the caller's bound |
@@ -47,6 +47,7 @@ mod wire;
 pub(in crate::drive) use encodings::measured;
 pub use inside::{InsideLayer, InsideNode, InsideOrder, InsidePlan};
 pub use order::SplitOrder;
+pub(in crate::drive) use orders::forget_order;
 pub use plan::SplitPlan;
 pub use policy::CutBy;
 pub(crate) use profiles::tell as profile;
@@ -71,6 +72,9 @@ use stages::Stages;
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
+
+/// How long a node that did not answer is asked last.
+const ASKED_LAST: Duration = Duration::from_secs(10);
 
 /// What this node knows of models that are run in parts.
 pub(crate) struct Split {

@@ -1,6 +1,7 @@
 //! A model in parts, in use: each request takes the plan of the moment, and what it took moves the plan.
 
 mod follow;
+mod late;
 mod learn;
 mod lost;
 mod planner;
@@ -10,7 +11,7 @@ use super::journey::{Arrived, travel};
 use super::plan::{Planned, Route};
 use super::policy::Policy;
 use super::problem::MESSAGE_MS;
-use super::way::Way;
+use super::way::{Absent, Way};
 use super::wire::Journey;
 use crate::drive::links::{LinkMeasure, Probed, probe};
 use crate::drive::mesh_of;
@@ -22,6 +23,7 @@ use karman_engine::capability::nn::{Model, Tensors};
 use karman_mesh::SILENCE;
 use karman_sched::partition::{Action, Cause, Event, Link, ProblemError, Replanner};
 use karman_types::{Digest, NodeId, TaskError};
+use late::Late;
 use lost::Lost;
 use parking_lot::{Mutex, RwLock};
 use planner::Planner;
@@ -53,6 +55,7 @@ pub(crate) struct Pilot {
     /// Whoever makes the stages of the plan ready.
     following: tokio::sync::Mutex<()>,
     lost: Mutex<Lost>,
+    late: Mutex<Late>,
     /// Tiers whose links are being probed.
     probed: Mutex<HashSet<usize>>,
     /// Requests so far.
@@ -75,7 +78,7 @@ impl Pilot {
         let prepared = planned.prepare(node, &route).await;
         prepared.map_err(|(_, error)| error)?;
         let route = Arc::new(route);
-        let way = Way::of(&replanner, route.clone(), &[]);
+        let way = Way::of(&replanner, route.clone(), &Absent::default());
         let pilot = Arc::new(Self {
             node: node.downgrade(),
             planned,
@@ -86,6 +89,7 @@ impl Pilot {
             moved: Notify::new(),
             following: tokio::sync::Mutex::default(),
             lost: Mutex::default(),
+            late: Mutex::default(),
             probed: Mutex::default(),
             requests: AtomicU32::new(0),
             under_way: Arc::default(),
@@ -99,7 +103,7 @@ impl Pilot {
     pub(super) async fn run(self: &Arc<Self>, inputs: Tensors) -> Result<Arrived, TaskError> {
         let gone = || TaskError::unavailable("the node is shutting down");
         let node = Node::upgrade(&self.node).ok_or_else(gone)?;
-        let Way { route, stations } = self.way.read().clone();
+        let Way { route, stations, .. } = self.way.read().clone();
         let journey = Journey {
             cut: route.cut.clone(),
             stage: 0,
@@ -144,10 +148,27 @@ impl Pilot {
 
     /// Has requests take this route, with what is known now.
     fn take(&self, replanner: &Replanner<Policy>, route: Arc<Route>) {
-        let lost = self.lost.lock().all();
-        let lost: Vec<NodeId> = lost.into_iter().map(|tier| self.node_of(tier)).collect();
-        let way = Way::of(replanner, route, &lost);
+        let nodes = |tiers: Vec<usize>| tiers.into_iter().map(|tier| self.node_of(tier)).collect();
+        let (late, has_late) = {
+            let late = self.late.lock();
+            (late.last(Instant::now()), late.any_of(&route.tiers))
+        };
+        let absent = Absent {
+            lost: nodes(self.lost.lock().all()),
+            late: nodes(late),
+            slower: has_late.then(|| self.slower(&route)),
+        };
+        let way = Way::of(replanner, route, &absent);
         *self.way.write() = way;
+    }
+
+    /// How many times longer than by its plan this route was known to take when that was last looked at; a new plan knows all of it.
+    fn slower(&self, route: &Arc<Route>) -> f64 {
+        let before = self.way.read();
+        match Arc::ptr_eq(&before.route, route) {
+            true => before.slower,
+            false => 1.0,
+        }
     }
 
     /// The file that it runs parts of.

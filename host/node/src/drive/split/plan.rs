@@ -8,6 +8,7 @@ use super::rounds::links_between;
 use super::wire::{Cut, Prepare, Station, pack};
 use crate::config::ModelDevice;
 use crate::drive::mesh_of;
+use crate::drive::remove::unknown_model;
 use crate::node::Node;
 use crate::power::PowerProfile;
 use crate::services::{blocking, store_error};
@@ -290,10 +291,8 @@ impl Planned {
 
 pub(super) fn model_of(node: &Node, name: &str) -> Result<karman_store::Model, TaskError> {
     let store = node.runtime().home().store()?;
-    store.models().get(name).map_err(store_error)?.ok_or_else(|| {
-        TaskError::unavailable(format!("this node has no model `{name}`"))
-            .with_hint("`karman model list` shows those it has")
-    })
+    let model = store.models().get(name).map_err(store_error)?;
+    model.ok_or_else(|| unknown_model(name))
 }
 
 /// Lets a node read a model's file.

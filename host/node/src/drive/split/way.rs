@@ -25,33 +25,59 @@ pub(super) struct Way {
     pub(super) route: Arc<Route>,
     /// Where its stages run, with what was known of links and times when that was last looked at.
     pub(super) stations: Arc<[Station]>,
+    /// How many times longer than by its plan it is known to take.
+    pub(super) slower: f64,
+}
+
+/// Nodes that do not answer as they should.
+#[derive(Default)]
+pub(super) struct Absent {
+    /// Those that are gone: they are not asked.
+    pub(super) lost: Vec<NodeId>,
+    /// Those that let a stage time out a moment ago: they are asked last.
+    pub(super) late: Vec<NodeId>,
+    /// How many times longer than by its plan the route took before one of its nodes timed out; nothing where none did. That it has not
+    /// answered says that it is late, and not how long to wait for it.
+    pub(super) slower: Option<f64>,
 }
 
 impl Way {
-    /// By what is known now; `lost` are nodes that did not answer.
-    pub(super) fn of(replanner: &Replanner<Policy>, route: Arc<Route>, lost: &[NodeId]) -> Self {
-        let stations = stations(replanner, &route, lost);
-        Self { route, stations }
+    /// By what is known now.
+    pub(super) fn of(replanner: &Replanner<Policy>, route: Arc<Route>, absent: &Absent) -> Self {
+        let now = now(replanner, &route);
+        let expected_ms = route.expected_ms.max(f64::MIN_POSITIVE);
+        let learnt = || now.as_ref().map_or(1.0, |now| now.latency_ms / expected_ms);
+        let slower = absent.slower.unwrap_or_else(learnt);
+        let stations = stations(replanner, &route, absent, now.as_ref(), slower);
+        Self {
+            route,
+            stations,
+            slower,
+        }
     }
 }
 
 /// Where the stages of a route run, with what is known now of the links between them.
-fn stations(replanner: &Replanner<Policy>, route: &Route, lost: &[NodeId]) -> Arc<[Station]> {
+fn stations(
+    replanner: &Replanner<Policy>,
+    route: &Route,
+    absent: &Absent,
+    now: Option<&Prediction>,
+    slower: f64,
+) -> Arc<[Station]> {
     const PROBE: u64 = 1 << 20;
     let rate = |from, to| {
         let ms = |bytes| replanner.expected_ms(from, to, bytes);
         let busy = || Some(ms(PROBE)? - ms(0)?);
         busy().map_or(f64::INFINITY, |busy| PROBE as f64 * 8.0 / (busy * 1e3))
     };
-    let now = now(replanner, route);
-    let expected_ms = route.expected_ms.max(f64::MIN_POSITIVE);
-    let slower = now.as_ref().map_or(1.0, |now| now.latency_ms / expected_ms);
     let known = |(station, pair): (&Station, &[usize])| {
         let mut nodes = station.nodes.clone();
         // The last one is here.
         let here = nodes.pop();
-        nodes.retain(|node| !lost.contains(node));
+        nodes.retain(|node| !absent.lost.contains(node));
         nodes.extend(here);
+        nodes.sort_by_key(|node| absent.late.contains(node));
         Station {
             nodes,
             patience_ms: (station.patience_ms as f64 * slower.clamp(1.0, MORE_PATIENCE)) as u64,
@@ -66,7 +92,7 @@ fn stations(replanner: &Replanner<Policy>, route: &Route, lost: &[NodeId]) -> Ar
         .first_mut()
         .filter(|_| route.spare.load(Ordering::Relaxed))
     {
-        first.late_ms = now.as_ref().and_then(late_ms);
+        first.late_ms = now.and_then(late_ms);
         let to = route.tiers.get(1).copied().unwrap_or_default();
         first.silent_ms =
             silent_ms(replanner, to).filter(|silent| first.late_ms >= Some(silent + WORTH_A_WORD_MS));

@@ -45,8 +45,7 @@ pub(super) async fn say(
 ) -> Result<Answer, TaskError> {
     let (within, most) = (patience(&message), longest_answer(&message));
     let body: Bytes = Letter { round, message }.write().map_err(wrong)?.into();
-    let gone = || TaskError::unavailable(format!("node {} is not in reach", to.short()));
-    let peer = mesh.node(to).await.ok_or_else(gone)?;
+    let peer = mesh.peer(to).await?;
     let mut head = CallHead::new(Ask::Swarm, name, TaskId::from_parts(0, 0));
     head.within_ms = Some(within.as_millis() as u64);
     let mut answer = mesh.call_for(peer, head.clone(), body.clone().into(), most).await;

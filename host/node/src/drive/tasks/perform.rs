@@ -2,7 +2,7 @@
 
 use super::Inner;
 use crate::drive::attempt;
-use crate::drive::providers::place;
+use crate::drive::providers::{nobody_offers, place};
 use futures::FutureExt;
 use karman_tasks::{Action, AttemptId, Call, Commit, Entry, Event, Handover, SaveError, Ticket};
 use karman_types::{NodeId, TaskError, TaskId};
@@ -23,6 +23,7 @@ impl Inner {
             Action::HandOver { to, handover } => self.hand_over(to, *handover),
             // Who waits for one that has another owner asks the keepers from now on.
             Action::Ended { task } | Action::Disowned { task } => {
+                self.whys.lock().remove(&task);
                 self.away.ended(task, &self.threads);
                 self.ended.notify_waiters();
             }
@@ -66,6 +67,10 @@ impl Inner {
         };
         self.spawn(nobody, move |tasks| async move {
             let providers = place(&tasks, task, &name, &avoid).await;
+            match providers.is_empty() {
+                true => tasks.note_why(task, nobody_offers(&tasks, &name)),
+                false => drop(tasks.whys.lock().remove(&task)),
+            }
             Event::Offered { task, providers }
         });
     }
@@ -105,6 +110,7 @@ impl Inner {
         self.spawn(failed(false), move |tasks| async move {
             match attempt::hand_over(&tasks, to, handover).await {
                 Some(true) => {
+                    tasks.whys.lock().remove(&task);
                     tasks.away.ended(task, &tasks.threads);
                     Event::HandedOver { task }
                 }

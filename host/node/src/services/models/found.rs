@@ -101,6 +101,21 @@ impl NodeModels {
         known.by_name.clear();
     }
 
+    /// A model is on the disk no longer: nothing of it stays loaded for who asks next.
+    pub(crate) fn forget(&self, model: &Model) {
+        self.changed();
+        let early = (1..).map_while(|depth| Found::up_to(model.clone(), depth));
+        let gone: Vec<Digest> = early.map(|found| found.digest).chain([model.digest]).collect();
+        self.loaded.lock().retain(|(digest, _), _| !gone.contains(digest));
+        self.failed.write().remove(&model.name);
+    }
+
+    /// Why requests for what this node has under a name are refused, as far as that is known.
+    pub(crate) fn refusal(&self, name: &str) -> Option<TaskError> {
+        let found = self.find(name).ok().flatten()?;
+        self.refused(name, found.digest)
+    }
+
     /// What this node has under a name, if anything: a model, or `MODEL:1` for one up to the first of its exits.
     ///
     /// # Errors

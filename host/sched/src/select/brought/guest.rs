@@ -2,7 +2,7 @@ use super::super::{Ask, Served, Task};
 use super::Failure;
 use crate::call::{Order, Taker};
 use crate::place::{Fleet, Job, Placement};
-use karman_types::{ByteSize, Digest, Slo};
+use karman_types::{ByteSize, Digest, Slo, is_steering};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -106,14 +106,12 @@ pub fn is_shown(c: char) -> bool {
     let hidden = matches!(
         c,
         '\u{ad}'
-            | '\u{61c}'
             | '\u{180e}'
-            | '\u{200b}'..='\u{200f}'
-            | '\u{2028}'..='\u{202e}'
+            | '\u{200b}'..='\u{200d}'
             | '\u{2060}'..='\u{206f}'
             | '\u{feff}'
             | '\u{fff9}'..='\u{fffb}'
             | '\u{e0000}'..='\u{e0fff}'
     );
-    !c.is_control() && !hidden
+    !is_steering(c) && !hidden
 }

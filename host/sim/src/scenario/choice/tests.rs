@@ -1,4 +1,4 @@
-use super::super::{Outcome, Scenario, ScenarioError, run_scenario, run_scenario_with};
+use super::super::{Instead, Outcome, Scenario, ScenarioError, run_scenario, run_scenario_with};
 use karman_sched::select::{Ask, Decision, Fixed, NoChoice, Reason, ReportError, Selector, Served};
 
 const PHOTOS: &str = include_str!("../../../scenarios/photos.toml");
@@ -36,6 +36,14 @@ fn who_serves_is_chosen_within_the_limits() {
     let photos = &outcome.workloads[0];
     assert_eq!(photos.answered_by_exit, [large, small]);
     assert_eq!(photos.accuracy_of_exit, [0.95, 0.7]);
+    assert_eq!(photos.cost, 0.01 * large as f64);
+    let right = 0.95 * large as f64 + 0.7 * small as f64;
+    assert_eq!(photos.mean_accuracy, Some(right / (large + small) as f64));
+    let csv = &run_scenario(PHOTOS, Some(3)).unwrap().1[1].1;
+    assert!(
+        csv.ends_with(&format!(",{},large:{large} small:{small}\n", photos.cost)),
+        "{csv}"
+    );
     assert_eq!(outcome, run(PHOTOS));
     // That policy is the default.
     assert_eq!(outcome, run(&PHOTOS.replace("select = \"pixie\"\n", "")));
@@ -78,7 +86,7 @@ fn who_is_refused_is_not_taken_for_fast() {
 #[test]
 fn a_policy_of_ones_own_is_asked_by_its_name() {
     let mut asked = Vec::new();
-    let ran = run_scenario_with(&by("mine"), None, &mut |named, tasks, slo| {
+    let ran = run_scenario_with(&by("mine"), &Instead::default(), &mut |named, tasks, slo| {
         let task = &tasks[0];
         let profile = &task.candidates[0].profile;
         assert_eq!((task.name.as_str(), task.candidates.len()), ("photos", 2));
@@ -88,8 +96,25 @@ fn a_policy_of_ones_own_is_asked_by_its_name() {
         asked.push(named.name);
         Ok(Box::new(Fixed::new(tasks, &slo, vec![1]).unwrap()))
     });
-    assert_eq!(served(&ran.unwrap().0).0, 0);
+    assert_eq!(served(&ran.unwrap()).0, 0);
     assert_eq!(asked, ["mine"]);
+}
+
+#[test]
+fn a_run_may_go_by_another_policy_than_its_scenario() {
+    let by_another = |text: &str, policy: &str| {
+        let instead = Instead {
+            seed: Some(3),
+            select: Some(policy.into()),
+        };
+        run_scenario_with(text, &instead, &mut |named, _, _| Err(named.to_string()))
+    };
+    let outcome = by_another(PHOTOS, "greedy-cost").unwrap();
+    assert_eq!(outcome, run(&by("greedy-cost")));
+    let alone = PHOTOS.replace("others = [\"small\"]\n", "");
+    let alone = alone.split("select = ").next().unwrap();
+    let error = by_another(alone, "greedy-cost").unwrap_err();
+    assert_eq!(error, ScenarioError::NoChoice("greedy-cost".into()));
 }
 
 /// Chooses what there is not, or nobody.
@@ -118,7 +143,9 @@ impl Selector for Wrong {
 #[test]
 fn a_policy_that_chooses_nobody_ends_the_run() {
     for (chosen, says) in [(Some(2), "candidate 2 of 2"), (None, "there is no task 0")] {
-        let ran = run_scenario_with(&by("wrong"), None, &mut |_, _, _| Ok(Box::new(Wrong(chosen))));
+        let ran = run_scenario_with(&by("wrong"), &Instead::default(), &mut |_, _, _| {
+            Ok(Box::new(Wrong(chosen)))
+        });
         let error = ran.unwrap_err().to_string();
         assert!(
             error.contains("workload photos: `select`: wrong: ") && error.contains(says),

@@ -81,6 +81,7 @@ fn wanted(output: &DescribedTensor) -> WantedOutput {
         name: output.name.clone(),
         parameters: WantedParameters {
             binary_data: Some(element_of(&output.datatype).is_some()),
+            ..WantedParameters::default()
         },
     }
 }

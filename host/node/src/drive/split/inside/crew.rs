@@ -2,6 +2,7 @@
 
 use super::{InsideLayer, InsideNode, InsidePlan, TASK};
 use crate::drive::mesh_of;
+use crate::drive::split::ASKED_LAST;
 use crate::drive::split::wire::Leg;
 use crate::node::{Inner, Node};
 use crate::services::{Loaded, Meanwhile};
@@ -22,8 +23,6 @@ use tokio::sync::Semaphore;
 
 /// How long a node gets for a piece: more than the plugin's own limit.
 const PATIENCE: Duration = Duration::from_secs(15);
-/// How long a node that did not answer is asked last.
-const LOST_FOR: Duration = Duration::from_secs(10);
 const CONTENT_TYPE: &str = "application/cbor";
 
 /// The nodes that run a model, and what each of them does.
@@ -258,7 +257,7 @@ impl Crew {
 
 impl Member {
     fn is_lost(&self) -> bool {
-        self.lost.lock().is_some_and(|since| since.elapsed() < LOST_FOR)
+        self.lost.lock().is_some_and(|since| since.elapsed() < ASKED_LAST)
     }
 
     /// Has a piece computed there, after those before it.
@@ -286,8 +285,7 @@ impl Member {
             return Ok((response.body, report));
         }
         let mesh = mesh_of(node)?;
-        let away = || TaskError::unavailable("it is not in reach");
-        let peer = mesh.node(self.id).await.ok_or_else(away)?;
+        let peer = mesh.peer(self.id).await?;
         let head = CallHead {
             within_ms: Some(PATIENCE.as_millis() as u64),
             content_type: CONTENT_TYPE.to_owned(),

@@ -12,6 +12,8 @@ use karman_sched::partition::{Event, Replanner};
 use karman_tensor::Tensor;
 use karman_types::NodeId;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Instant;
 
 impl Pilot {
     /// What a request tells goes into the plan; where too many wait with theirs, only what no later one would tell.
@@ -59,6 +61,9 @@ impl Pilot {
                 continue;
             }
             if leg.overtaken {
+                if timed_out(leg, route.spare.load(Ordering::Relaxed)) {
+                    self.late.lock().miss(tier, Instant::now());
+                }
                 // Where others come after it, it may have waited for them.
                 let is_last = route.tiers.len() == usize::from(leg.stage) + 1;
                 let unanswered = Event::Unanswered {
@@ -76,6 +81,7 @@ impl Pilot {
                 continue;
             }
             self.lost.lock().works(tier);
+            self.late.lock().works(tier);
             if !layers.is_empty() {
                 let ms = leg.compute_us as f64 / 1e3;
                 self.tell(replanner, Event::Computed { tier, layers, ms });
@@ -170,6 +176,12 @@ const fn is_failure(leg: &Leg) -> bool {
     leg.failed.is_some() && !leg.overtaken
 }
 
+/// Whether one that was late was waited for until its time was over. Where this node has the parts of the others, too, it begins with the
+/// rest before that, behind the first stage.
+const fn timed_out(leg: &Leg, is_spare: bool) -> bool {
+    leg.overtaken && !(is_spare && leg.stage == 1)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -202,5 +214,12 @@ mod tests {
             ..failed.clone()
         };
         assert_eq!([&leg, &late, &failed].map(is_failure), [false, false, true]);
+        let later = Leg {
+            stage: 2,
+            ..late.clone()
+        };
+        let all = [&leg, &late, &later, &failed];
+        assert_eq!(all.map(|leg| timed_out(leg, false)), [false, true, true, false]);
+        assert_eq!(all.map(|leg| timed_out(leg, true)), [false, false, true, false]);
     }
 }

@@ -1,0 +1,78 @@
+//! Models that are taken away: from this node, and from others of the mesh.
+
+use super::HeldModel;
+use super::deploy::{UndeployedOn, lacks_it, nowhere};
+use super::model_tasks::MODEL;
+use super::split::forget_order;
+use crate::node::Node;
+use crate::services::{blocking, store_error};
+use bytes::Bytes;
+use karman_mesh::Ask;
+use karman_store::Store;
+use karman_types::TaskError;
+
+impl Node {
+    /// Takes a model away from this node, and ends its plan where it runs in parts. Requests that run already end as they began.
+    ///
+    /// # Errors
+    /// `unavailable` when there is none of that name; what the disk refuses.
+    pub async fn remove_model(&self, name: &str) -> Result<HeldModel, TaskError> {
+        let models = self.runtime().models();
+        if models.find(name)?.is_none_or(|found| found.model.name != name) {
+            return Err(unknown_model(name));
+        }
+        self.unsplit_model(name).await?;
+        let (home, gone) = (self.runtime().home().clone(), name.to_owned());
+        let removed = blocking(move || remove_stored_model(&home.store()?, &gone)).await?;
+        models.forget(&removed);
+        self.announce().await;
+        Ok(removed.into())
+    }
+
+    /// The same on every node that the selector names and that has it.
+    ///
+    /// # Errors
+    /// `invalid` when the selector does not read, `unavailable` when it names no node in reach that has the model.
+    pub async fn remove_model_on(&self, selector: &str, name: &str) -> Result<Vec<UndeployedOn>, TaskError> {
+        let (here, elsewhere) = self.selected(selector).await?;
+        let mut outcomes = Vec::new();
+        if here && self.runtime().models().find(name)?.is_some() {
+            outcomes.push(UndeployedOn {
+                node: self.runtime().id(),
+                outcome: self.remove_model(name).await.map(drop),
+            });
+        }
+        let task = format!("{MODEL}{name}");
+        let answers = self.order_each(&elsewhere, (&Ask::Undeploy, &task), |_| Ok(Bytes::new()));
+        let answers = answers.await.into_iter().filter(|(_, answer)| !lacks_it(answer));
+        outcomes.extend(answers.map(|(node, answer)| UndeployedOn {
+            node,
+            outcome: answer.map(drop),
+        }));
+        match outcomes.is_empty() {
+            false => Ok(outcomes),
+            true => Err(nowhere(selector, name)),
+        }
+    }
+}
+
+/// Takes a model away from the folder of a node, with the order by which it ran in parts. Blocks.
+///
+/// # Errors
+/// `unavailable` when there is none of that name; what the disk refuses.
+pub fn remove_stored_model(store: &Store, name: &str) -> Result<karman_store::Model, TaskError> {
+    let models = store.models();
+    models
+        .get(name)
+        .map_err(store_error)?
+        .ok_or_else(|| unknown_model(name))?;
+    forget_order(store, name)?;
+    models.remove(name).map_err(store_error)
+}
+
+/// The error that this node has no model of that name.
+pub(in crate::drive) fn unknown_model(name: &str) -> TaskError {
+    TaskError::unavailable(format!("this node has no model `{name}`"))
+        .with_field("name")
+        .with_hint("`karman model list` shows those it has")
+}
