@@ -283,6 +283,8 @@ fn code_moves_only_with_the_right_to_deploy() {
         .fails(2, "everywhere");
 
     edge.run(&["undeploy", "tiny", "--on", "tier=fog"])
+        .fails(3, "has no right `deploy:tiny`");
+    fog.run(&["undeploy", "tiny", "--on", "tier=cloud"])
         .fails(4, "has `tiny`");
     let gone = fog.run(&["undeploy", "tiny", "--on", "tier=edge"]).ok().out();
     assert!(gone.contains(&on_edge), "{gone}");
