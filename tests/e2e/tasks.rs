@@ -98,6 +98,11 @@ fn what_was_acknowledged_survives_kills_and_counts_once() {
         }
         let result = node.server.get(&format!("/accepted/{task}/result"));
         assert_eq!((result.status, result.text().as_str()), (200, "1"), "{key}");
+        // What a plugin answers is no page of the node's.
+        assert!(
+            result.head.contains("content-security-policy: sandbox "),
+            "{result:?}"
+        );
     }
     for key in accepted.keys() {
         let counted = node

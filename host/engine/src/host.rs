@@ -190,7 +190,8 @@ impl Host {
                 ))
             }
             (Failed | Denied | Unavailable | Internal, Some(grant)) => error.with_hint(format!(
-                "it does not hold `{grant}`: `asks` in its manifest has to name it, and its operator to allow it"
+                "the host denied it a request in this call: if that is why, `asks` in its manifest has to name `{grant}`, and its operator to \
+                 allow it"
             )),
             (Internal, None) => {
                 error.with_hint("the plugin itself is defective: correct it, or tell its author")

@@ -26,7 +26,7 @@ impl LogLimit {
         };
         let taken = left.lock().take(Instant::now(), bytes);
         if let Some(dropped @ 1..) = taken {
-            tracing::warn!(target: "plugin", plugin, "{dropped} lines dropped: it wrote more than 100 lines or 64 KiB in a second");
+            tracing::warn!(target: "plugin", plugin, "{dropped} lines dropped: it wrote more than {LINES} lines or {BYTES} bytes in a second");
         }
         taken.is_some()
     }

@@ -8,7 +8,7 @@ mod function;
 mod items;
 
 use crate::error::LoadError;
-use function::{Counter, MOST_EFFORT, MOST_FUNCTIONS};
+use function::{Counter, LARGE, MOST_EFFORT, MOST_FUNCTIONS, MOST_VALUES};
 use items::{Items, MOST_ITEMS};
 use wasmparser::{Encoding, Parser, Payload, ValidPayload, Validator, WasmFeatures};
 
@@ -20,7 +20,7 @@ pub(crate) fn screen(bytes: &[u8]) -> Result<(), LoadError> {
     // What of this the compiler does not know, it refuses itself.
     let mut validator = Validator::new_with_features(WasmFeatures::all());
     let (mut counter, mut items) = (Counter::default(), Items::default());
-    let (mut modules, mut functions, mut effort) = (0u64, 0u64, 0u64);
+    let (mut modules, mut functions, mut effort, mut large) = (0u64, 0u64, 0u64, 0u64);
     for payload in Parser::new(0).parse_all(bytes) {
         let payload = payload.map_err(invalid)?;
         if let ValidPayload::Func(function, body) = validator.payload(&payload).map_err(invalid)? {
@@ -28,6 +28,10 @@ pub(crate) fn screen(bytes: &[u8]) -> Result<(), LoadError> {
             let cost = counter.count(function, &body).map_err(invalid)?;
             cost.keep_within(&place)?;
             effort = effort.saturating_add(cost.effort());
+            if cost.values() > LARGE {
+                large += cost.values();
+                at_most("the component", "values in large functions", large, MOST_VALUES)?;
+            }
             continue;
         }
         match &payload {
@@ -100,9 +104,20 @@ mod tests {
                     0,
                     &format!("{} {}", "i32.const 1 ".repeat(3000), "drop ".repeat(3000)),
                 ),
-                "3000 values on the stack",
+                "2001 values on the stack",
             ),
-            (function(0, &nest(11_000, "")), "11001 blocks within each other"),
+            (
+                format!("{gives}{}", function(0, &"call $f ".repeat(100_000))),
+                "values on the stack",
+            ),
+            (
+                format!(
+                    "{gives}{}",
+                    function(0, &"block call $f br 0 end ".repeat(300)).repeat(4)
+                ),
+                "values in large functions",
+            ),
+            (function(0, &nest(11_000, "")), "10001 blocks within each other"),
             (function(1000, &nest(1000, &set(1000))), "locals to merge"),
             (
                 gives + &function(0, &"block call $f br 0 end ".repeat(2001)),

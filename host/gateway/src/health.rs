@@ -1,13 +1,14 @@
 //! gRPC's own way to ask whether a server answers (`grpc.health.v1`): probes of Kubernetes and of load balancers do. The messages are
 //! written down here, as those of `inference` are.
 
-use crate::refusal::{Refusal, Speaks};
+use crate::inference::no_method;
+use crate::refusal::Speaks;
+use crate::span;
 use crate::target::{GRPC_HEALTH, GRPC_SERVICE};
 use axum::BoxError;
 use axum::body::Body;
 use bytes::Bytes;
 use http::{Request, Response};
-use karman_types::TaskError;
 use prost::Message;
 use std::future::{Ready, ready};
 use tonic::server::{Grpc, UnaryService};
@@ -45,13 +46,12 @@ where
             let mut grpc = Grpc::new(codec).max_decoding_message_size(MOST_BYTES);
             grpc.unary(Check { is_ready }, request).await.map(Body::new)
         }
-        Some("Watch") => no_method("`Watch` is not there: use `Check`".to_owned()),
-        other => no_method(format!("there is no method `{}`", other.unwrap_or_default())),
+        Some("Watch") => no_method("`Watch` is not there: use `Check`".to_owned()).response(Speaks::Grpc),
+        other => {
+            let asked = span::cut(other.unwrap_or_default());
+            no_method(format!("there is no method `{asked}`")).response(Speaks::Grpc)
+        }
     }
-}
-
-fn no_method(message: String) -> Response<Body> {
-    Refusal::unimplemented(TaskError::invalid(message)).response(Speaks::Grpc)
 }
 
 struct Check {

@@ -3,7 +3,7 @@
 use crate::screen::{only, printable};
 use crate::wire::{Fields, Value};
 use crate::{Dim, InferError, ModelLimits, TensorInfo};
-use karman_tensor::ElementType;
+use karman_tensor::{ElementType, Shape};
 use std::collections::HashSet;
 
 /// What the graph takes and gives.
@@ -100,12 +100,13 @@ fn shape_dims(shape: &[u8], name: &str) -> Result<Vec<Dim>, InferError> {
             }
         }
         dims.push(size);
-        InferError::over(
-            "rank",
-            karman_tensor::Shape::MAX_RANK as u64,
-            dims.len() as u64,
-            || format!("the number of dimensions of `{}`", printable(name)),
-        )?;
+        if dims.len() > Shape::MAX_RANK {
+            return Err(InferError::malformed(format!(
+                "`{}` has more than {} dimensions, the most that tensors here have",
+                printable(name),
+                Shape::MAX_RANK
+            )));
+        }
     }
     Ok(dims)
 }

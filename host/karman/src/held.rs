@@ -79,7 +79,7 @@ impl Held {
         })
     }
 
-    /// What an installed plugin has a use for: of a running node only what of it is allowed. Nothing where it has no manifest.
+    /// What an installed plugin has a use for: of a running node only what of it is allowed.
     ///
     /// # Errors
     /// What the node or the disk says.

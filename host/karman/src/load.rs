@@ -106,7 +106,8 @@ pub(crate) fn note_unasked<'a>(
 ) {
     for grant in grants.filter(|grant| GrantSet::new([(*grant).clone()]).intersection(asked).is_empty()) {
         app.output.note(format!(
-            "note: {name} does not ask for {grant}; list it under `asks` in karman.toml"
+            "note: {name} does not ask for {grant}; list it under `asks` in karman.toml, or where it brings no manifest under `grants` of \
+             `[foreign.{name}]` in node.toml"
         ));
     }
 }

@@ -176,8 +176,14 @@ fn hint_of(kind: ErrorKind) -> String {
     hint.into()
 }
 
-/// Rows as a table: each column as wide as its widest cell, no spaces at the end.
+/// Rows as a table: each column as wide as its widest cell, no spaces at the end. What a cell holds makes no rows of its own.
 pub(crate) fn table(rows: &[Vec<String>]) -> String {
+    let cells = |row: &Vec<String>| -> Vec<String> {
+        row.iter()
+            .map(|cell| escape_steering(cell, &[]).into_owned())
+            .collect()
+    };
+    let rows: Vec<Vec<String>> = rows.iter().map(cells).collect();
     let columns = rows.iter().map(Vec::len).max().unwrap_or_default();
     let width = |column: usize| {
         rows.iter()

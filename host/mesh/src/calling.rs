@@ -251,5 +251,6 @@ pub(crate) fn node_of(id: &PeerId) -> NodeId {
 pub(crate) fn unreachable(id: PeerId, why: &str) -> TaskError {
     let node = node_of(&id).short();
     TaskError::unavailable(format!("node {node} cannot be reached: {why}"))
+        .with_field("node")
         .with_hint("`karman mesh peers` lists whom this node has met, and when")
 }

@@ -191,10 +191,11 @@ impl Mesh {
     /// The same, where it has to be there.
     ///
     /// # Errors
-    /// `unavailable` where this node has never met it, and it is not in reach.
+    /// `unavailable` (field `node`) where this node has never met it, and it is not in reach.
     pub async fn peer(&self, id: NodeId) -> Result<PeerId, TaskError> {
         self.node(id).await.ok_or_else(|| {
             TaskError::unavailable(format!("node {} is not in reach", id.short()))
+                .with_field("node")
                 .with_hint("`karman mesh peers` lists whom this node has met, and when")
         })
     }

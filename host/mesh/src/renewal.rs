@@ -48,8 +48,11 @@ pub(crate) async fn keep_up(mesh: Weak<Inner>) {
 
 /// How long its membership may be left alone. One that it does not have yet may be short.
 fn until_the_next_look(standing: &Standing) -> Duration {
-    let own = standing.own();
-    own.map_or(SOON, |own| (own.life() / LOOKS).clamp(SOON, LATER))
+    match standing.own_or_why() {
+        Some(Ok(own)) => (own.life() / LOOKS).clamp(SOON, LATER),
+        Some(Err(_)) => LATER,
+        None => SOON,
+    }
 }
 
 impl Mesh {
@@ -59,6 +62,7 @@ impl Mesh {
         if let Err(error) = standing.renew_itself() {
             tracing::warn!(%error, "the membership of the node with the root key is not renewed");
         }
+        standing.serve_once_it_holds();
         let renew = standing.wants_renewal();
         let issues = |peer: &Peer| {
             let member = peer.member.as_ref();

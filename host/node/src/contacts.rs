@@ -1,9 +1,5 @@
 //! When this node can reach which others: what an operator has written down, and what follows from orbits.
 
-mod planned;
-
-pub use planned::PlannedContact;
-
 use crate::ahead::Outlook;
 use crate::config::{GroundStation, MeshConfig, Orbits};
 use karman_space::{

@@ -15,6 +15,7 @@ use karman_tensor::{Element, ElementType, Shape, Tensor};
 use karman_types::{ByteSize, TaskError};
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Deserializer, Serialize};
+use std::time::Duration;
 use utoipa::ToSchema;
 
 /// The longest request in JSON that a node's operator may make.
@@ -95,6 +96,11 @@ pub struct RequestParameters {
 }
 
 impl RequestParameters {
+    /// How long the answer may take, where that is said.
+    pub fn within(&self) -> Option<Duration> {
+        self.timeout.filter(|us| *us > 0).map(Duration::from_micros)
+    }
+
     const fn say_nothing(&self) -> bool {
         !self.binary_data_output && self.timeout.is_none()
     }

@@ -56,7 +56,7 @@ pub use config::{
     EndpointUrlError, FederatedConfig, Foreign, GpuChoice, GpuConfig, GroundStation, HostName, HostNameError,
     ModelDevice, NodeConfig, Orbits, PoliciesConfig, StatedPower, TelemetryConfig, Time,
 };
-pub use contacts::{PlannedContact, contact_plan};
+pub use contacts::contact_plan;
 pub use drive::{
     BundleStatus, Chosen, CutBy, DecisionLog, DeployedOn, Diagnosis, EnergyOrigin, Example, FedEvent,
     FedModel, FedNews, FedSeen, FedStatus, FlowCause, FlowEnding, FlowOrder, FlowState, FlowStatus,

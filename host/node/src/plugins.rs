@@ -319,7 +319,7 @@ impl Plugins {
     }
 
     /// Asked before they are written down: what is on the disk is granted.
-    async fn may_be_granted(&self, grants: Vec<Grant>) -> Result<(), TaskError> {
+    pub(crate) async fn may_be_granted(&self, grants: Vec<Grant>) -> Result<(), TaskError> {
         let home = self.runtime().home().clone();
         blocking(move || home.must_not_be_granted(&grants)).await
     }

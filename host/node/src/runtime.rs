@@ -4,7 +4,8 @@ use crate::services::{ModelSource, NodeCompute, NodeModels, NodeSettings, StoreB
 use karman_engine::capability::invoke::Invoke;
 use karman_engine::{CompileCache, Engine, EngineOptions, Plugin, Services};
 use karman_store::NodeKeys;
-use karman_types::{CallContext, GrantSet, NodeId, TaskError, TaskId};
+use karman_types::{CallContext, GrantSet, NodeId, TaskError, TaskId, Tier};
+use parking_lot::RwLock;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -19,6 +20,7 @@ pub struct Runtime {
     models: Arc<NodeModels>,
     config: Arc<NodeConfig>,
     id: NodeId,
+    tier: Arc<RwLock<Tier>>,
 }
 
 /// Where a runtime keeps things and what it runs itself with.
@@ -90,6 +92,7 @@ impl Runtime {
             home,
             models,
             id: keys.node().id(),
+            tier: Arc::new(RwLock::new(config.tier.unwrap_or_default())),
             config: Arc::new(config),
         })
     }
@@ -142,9 +145,19 @@ impl Runtime {
             idempotency_key: None,
             within,
             node: self.id,
-            tier: self.config.tier.unwrap_or_default(),
+            tier: self.tier(),
             chain: Arc::default(),
         }
+    }
+
+    /// Where the node stands, as it is told to tasks.
+    pub fn tier(&self) -> Tier {
+        *self.tier.read()
+    }
+
+    /// Its membership says where it stands. Judging that takes longer than a small task, so that no call does.
+    pub(crate) fn stands(&self, tier: Tier) {
+        *self.tier.write() = tier;
     }
 
     /// The engine.

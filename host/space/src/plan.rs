@@ -1,11 +1,11 @@
 use crate::{Rate, Time};
 use karman_types::{KeyError, NodeId, from_toml, serde_duration};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::time::Duration;
 
 /// A window of time in which one node can send to another: from `start` on, and before `end`.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct Contact {
     /// The node that sends.
     pub from: NodeId,

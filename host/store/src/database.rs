@@ -21,7 +21,8 @@ pub(crate) struct File {
     path: PathBuf,
     open: Open,
     pause: Duration,
-    /// Nothing where it could not be opened anew. Whoever reads or writes holds the lock, so that it is closed under nobody's hands.
+    /// Nothing where it could not be opened anew. Whoever writes holds the lock. Who reads while it is opened anew gets an error, and tries
+    /// again.
     database: RwLock<Option<Database>>,
     /// What was wrong with the last transaction.
     failed: Mutex<Option<Failed>>,
@@ -97,7 +98,7 @@ impl File {
         let full = match &**of {
             redb::Error::Io(of) => is_full(of),
             // It is told no better a second time.
-            redb::Error::PreviousIo => failed.as_ref().is_some_and(|failed| failed.full),
+            redb::Error::PreviousIo => failed.as_ref().is_some_and(|failed| failed.full && failed.shut),
             _ => return error,
         };
         *failed = Some(Failed {
@@ -134,6 +135,12 @@ impl File {
         if let Some(failed) = &mut *self.failed.lock() {
             failed.shut = opened.is_err();
             failed.tried = Some(Instant::now());
+            if let Err(error) = &opened {
+                // What another error means nobody knows.
+                failed.full =
+                    matches!(error, DatabaseError::Storage(redb::StorageError::Io(error)) if is_full(error));
+                failed.says = format!("the database cannot be opened again: {error}; restart the node");
+            }
         }
         match opened {
             Ok(opened) => {

@@ -238,6 +238,9 @@ impl StoreError {
             Self::Database(error) if matches!(&**error, redb::Error::Io(error) if is_full(error)) => {
                 ErrorKind::Unavailable
             }
+            Self::Database(error) if matches!(&**error, redb::Error::DatabaseClosed) => {
+                ErrorKind::Unavailable
+            }
             Self::Shared { .. }
             | Self::Name { .. }
             | Self::ModelName { .. }
@@ -277,6 +280,8 @@ fn advice(error: &io::Error) -> &'static str {
 fn remedy(error: &redb::Error) -> &'static str {
     match error {
         redb::Error::Io(error) if is_full(error) => "free space on that disk",
+        redb::Error::PreviousIo => "free space on that disk if it is full, else restart the node",
+        redb::Error::DatabaseClosed => "it is opened anew: try again",
         _ => "after an error of the disk, restart the node",
     }
 }

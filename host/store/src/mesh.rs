@@ -145,15 +145,15 @@ impl Mesh<'_> {
     fn spend(&self, invitation: u128, expires: u64, holder: &[u8; 32]) -> Result<[u8; 32], StoreError> {
         self.0.tables().write(|txn| {
             // Not when this program was built: an earlier one may be started again.
-            let (floor, forgotten_before) = {
-                let meta = txn.open_table(META)?;
-                let read =
-                    |key: &'static str| Ok::<_, StoreError>(meta.get(key)?.map_or(0, |time| time.value()));
-                (read(TIME_FLOOR)?, read(FORGOTTEN_BEFORE)?)
-            };
+            let mut meta = txn.open_table(META)?;
+            let floor = meta.get(TIME_FLOOR)?.map_or(0, |time| time.value());
+            let mut forgotten_before = meta.get(FORGOTTEN_BEFORE)?.map_or(0, |time| time.value());
             let mut table = txn.open_table(REDEEMED)?;
             let mut ends = txn.open_table(REDEEMED_ENDS)?;
-            forget(&mut table, &mut ends, floor)?;
+            if let Some(end) = forget(&mut table, &mut ends, floor)?.filter(|end| *end >= forgotten_before) {
+                forgotten_before = end + 1;
+                meta.insert(FORGOTTEN_BEFORE, forgotten_before)?;
+            }
             // Earlier versions did not know when those end that they remember.
             ends.insert((expires, invitation), ())?;
             if let Some(before) = table.get(invitation)? {
@@ -204,9 +204,6 @@ impl Mesh<'_> {
             let mut meta = txn.open_table(META)?;
             let floor = meta.get(TIME_FLOOR)?.map_or(0, |floor| floor.value());
             if to < floor {
-                let known = meta.get(FORGOTTEN_BEFORE)?.map_or(0, |time| time.value());
-                let before = floor.saturating_sub(Self::REDEEMED_KEPT.as_secs());
-                meta.insert(FORGOTTEN_BEFORE, known.max(before))?;
                 meta.insert(TIME_FLOOR, to)?;
             }
             Ok(floor.min(to).max(BUILT))
@@ -225,23 +222,23 @@ impl Mesh<'_> {
     }
 }
 
-/// Forgets what has become of invitations that have ended long before this time.
+/// Forgets what has become of invitations that have ended long before this time; the latest of their ends.
 fn forget(
     redeemed: &mut Table<'_, u128, &'static [u8; 32]>,
     ends: &mut Table<'_, (u64, u128), ()>,
     floor: u64,
-) -> Result<(), StoreError> {
+) -> Result<Option<u64>, StoreError> {
     let before = floor.saturating_sub(Mesh::REDEEMED_KEPT.as_secs());
     let mut over = Vec::new();
     for row in ends.range((0, 0_u128)..(before, 0_u128))? {
         let (end, _) = row?;
         over.push(end.value());
     }
-    for (end, invitation) in over {
-        ends.remove((end, invitation))?;
-        redeemed.remove(invitation)?;
+    for (end, invitation) in &over {
+        ends.remove((*end, *invitation))?;
+        redeemed.remove(*invitation)?;
     }
-    Ok(())
+    Ok(over.last().map(|(end, _)| *end))
 }
 
 fn became(holder: [u8; 32]) -> Redeemed {
@@ -370,6 +367,8 @@ mod tests {
         assert!(mesh.redeem(2, now + 2 * kept, &[1; 32]).unwrap());
         assert!(!mesh.redeem(2, now + 2 * kept, &[2; 32]).unwrap());
         assert!(mesh.redeem(4, now + 2 * kept, &[4; 32]).unwrap());
+        // Nothing that ends after what was forgotten is doubtful, however far ahead the clock was.
+        assert!(mesh.redeem(5, now + kept + 1, &[5; 32]).unwrap());
         assert_eq!(mesh.set_back(0).unwrap(), BUILT);
     }
 

@@ -188,10 +188,12 @@ fn is_host(text: &str) -> bool {
     }
 }
 
-/// With or without brackets; a star stands for one group or more.
+/// With or without brackets; a star stands for a group, and at the end for all that follow.
 fn is_ipv6(text: &str) -> bool {
-    let address = text.trim_matches(['[', ']']).replace('*', "0");
-    address.parse::<Ipv6Addr>().is_ok()
+    let address = text.trim_matches(['[', ']']);
+    let reads = |address: &str| address.replace('*', "0").parse::<Ipv6Addr>().is_ok();
+    let network = address.strip_suffix(":*").map(|start| format!("{start}::"));
+    reads(address) || network.is_some_and(|network| reads(&network))
 }
 
 fn folder(rest: &str) -> Result<Grant, String> {
@@ -259,7 +261,8 @@ fn host_matches(held: &str, asked: &str) -> bool {
 
 fn split_port(host: &str) -> (&str, Option<&str>) {
     let (name, port) = match host.rsplit_once(':').filter(|(name, _)| !name.ends_with(':')) {
-        Some((name, "*")) => (name, None),
+        // At the end of a bare IPv6 address a star is no port.
+        Some((name, "*")) if !name.contains(':') || name.ends_with(']') => (name, None),
         Some((name, port)) if port.bytes().all(|b| b.is_ascii_digit()) => (name, Some(port)),
         _ => (host, None),
     };
@@ -416,7 +419,15 @@ mod tests {
         assert!(!grant("http:*").covers(&grant("http-private:10.0.0.7")));
         assert!(grant("http:example.org:*").covers(&grant("http:example.org:8443")));
         assert!(!grant("http:example.org:443").covers(&grant("http:example.org:*")));
-        assert!(grant("http-private:fd00::*").covers(&Grant::HttpPrivate("fd00::7:443".into())));
+        for network in ["2001:db8:*", "2001:db8::*", "[2001:db8::*]", "[2001:db8::*]:443"] {
+            let asked = Grant::HttpPrivate("2001:db8::7:443".into());
+            assert!(
+                grant(&format!("http-private:{network}")).covers(&asked),
+                "{network}"
+            );
+        }
+        let eight = grant("http-private:2001:db8:0:1:0:0:0:*");
+        assert!(eight.covers(&Grant::HttpPrivate("2001:db8:0:1:0:0:0:7:443".into())));
         assert!(grant("http:[2606:4700::1]:443").covers(&Grant::Http("2606:4700::1:443".into())));
     }
 

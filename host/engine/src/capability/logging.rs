@@ -23,10 +23,15 @@ impl Logging for Host {
         let written = match level {
             Level::Trace => tracing::enabled!(target: "plugin", tracing::Level::TRACE),
             Level::Debug => tracing::enabled!(target: "plugin", tracing::Level::DEBUG),
-            _ => true,
+            Level::Info => tracing::enabled!(target: "plugin", tracing::Level::INFO),
+            Level::Warn => tracing::enabled!(target: "plugin", tracing::Level::WARN),
+            Level::Error | Level::Critical => tracing::enabled!(target: "plugin", tracing::Level::ERROR),
         };
+        if !written {
+            return Ok(());
+        }
         let (context, message) = (one_line(&context), one_line(&message));
-        if !written || !self.plugin.log.takes(plugin, context.len() + message.len()) {
+        if !self.plugin.log.takes(plugin, context.len() + message.len()) {
             return Ok(());
         }
         let context = &*context;
@@ -81,6 +86,9 @@ impl LogLines {
 
     fn emit(&self, line: &[u8]) {
         let text = String::from_utf8_lossy(line);
+        if !tracing::enabled!(target: "plugin", tracing::Level::INFO) {
+            return;
+        }
         let text = one_line(text.trim_end());
         if self.limit.takes(&self.plugin, text.len()) {
             tracing::info!(target: "plugin", plugin = &*self.plugin, stream = self.stream, "{text}");

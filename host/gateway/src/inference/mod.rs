@@ -35,7 +35,7 @@ pub(crate) use rest::{
     __path_model_version, __path_model_version_ready, __path_ready, __path_server,
 };
 pub(crate) use rest::{router, run as run_rest};
-pub(crate) use rpc::must_be_method;
+pub(crate) use rpc::{must_be_method, no_method};
 pub use scale::weigh as weigh_infer_request;
 
 use crate::access::{Caller, Right};
@@ -245,7 +245,7 @@ impl Inference {
             }
             false => {
                 let ran = self.node.infer(model, tensors, Some(within)).await?;
-                Decision::of_model(std::mem::take(&mut question.model), ran)
+                Decision::of_model(model.clone(), ran)
             }
         };
         let outputs = outputs.into_iter();

@@ -31,15 +31,16 @@ impl Rpc {
             "ModelMetadata" => Ok(Self::ModelMetadata),
             "RepositoryIndex" => Ok(Self::RepositoryIndex),
             "ModelInfer" => Ok(Self::ModelInfer),
-            "ModelStreamInfer" => Err(none(
+            "ModelStreamInfer" => Err(no_method(
                 "`ModelStreamInfer` is not there: use `ModelInfer`".to_owned(),
             )),
-            other => Err(none(format!("there is no method `{}`", span::cut(other)))),
+            other => Err(no_method(format!("there is no method `{}`", span::cut(other)))),
         }
     }
 }
 
-fn none(message: String) -> Refusal {
+/// What is said where a path names no method of a service.
+pub(crate) fn no_method(message: String) -> Refusal {
     Refusal::unimplemented(TaskError::invalid(message).with_field("path"))
 }
 

@@ -5,7 +5,7 @@ use futures::FutureExt;
 use http::HeaderMap;
 use karman_mesh::membership::{Issuer, RootKey, Terms, UnixTime};
 use karman_node::{JoinOptions, LogRing, NodeConfig, RuntimeOptions};
-use karman_types::{Tier, from_toml};
+use karman_types::{ErrorKind, Tier, from_toml};
 use std::net::Ipv4Addr;
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -127,10 +127,20 @@ async fn bytes_for_a_model_are_told_as_such_and_only_what_there_is_is_counted() 
         let error = ask("no-such-model", input).await;
         assert_eq!(error.field.as_deref(), Some(field), "{error}");
     }
+    let image = Tensor::from_slice([1, 1, 8, 8], &[0.5_f32; 64]).unwrap();
+    let typo = Question {
+        model: "digits-s".to_owned(),
+        version: None,
+        inputs: vec![("image".to_owned(), Value::Tensor(image))],
+        wanted: vec!["typo".to_owned()],
+        objectives: Objectives::default(),
+    };
+    let error = inference.infer(&anyone, typo).await.unwrap_err().error;
+    assert_eq!(error.kind, ErrorKind::Invalid, "{error}");
     let shown = inference.metrics.show(&node).into_body();
     let shown = axum::body::to_bytes(shown, usize::MAX).await.unwrap();
     let shown = String::from_utf8_lossy(&shown);
-    let counted = "karman_inference_requests_total{model=\"digits-s\",outcome=\"invalid\"} 2\n";
+    let counted = "karman_inference_requests_total{model=\"digits-s\",outcome=\"invalid\"} 3\n";
     assert!(
         shown.contains(counted) && !shown.contains("no-such-model"),
         "{shown}"

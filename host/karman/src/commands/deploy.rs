@@ -201,7 +201,7 @@ fn is_gone(deployed: &Result<Vec<DeployedOn>, TaskError>) -> bool {
             _ => None,
         },
     };
-    error.is_some_and(|error| error.kind == ErrorKind::Unavailable)
+    error.is_some_and(|error| (error.kind, error.field.as_deref()) == (ErrorKind::Unavailable, Some("node")))
 }
 
 fn priority(text: &str) -> Result<Priority, String> {
@@ -246,14 +246,18 @@ mod tests {
 
     #[test]
     fn only_a_node_that_does_not_answer_is_waited_for() {
-        let gone = || TaskError::unavailable("no node in reach is `994d62a4`");
+        let gone = || TaskError::unavailable("no node in reach is `994d62a4`").with_field("node");
         let on = |error| DeployedOn {
             node: NodeId::of_key(b"node"),
             outcome: Err(error),
         };
         assert!(is_gone(&Err(gone())) && is_gone(&Ok(vec![on(gone())])));
-        let denied = || TaskError::denied("no right `deploy:tiny`");
-        assert!(!is_gone(&Err(denied())) && !is_gone(&Ok(vec![on(denied())])));
+        for says_no in [
+            TaskError::denied("no right `deploy:tiny`"),
+            TaskError::unavailable("its disk is full"),
+        ] {
+            assert!(!is_gone(&Err(says_no.clone())) && !is_gone(&Ok(vec![on(says_no)])));
+        }
         // The others have it, so that there is nothing to leave behind for them.
         assert!(!is_gone(&Ok(vec![on(gone()), on(gone())])));
     }

@@ -88,6 +88,15 @@ impl Standing {
         *self.issuer.write() = issuer.ok().map(Arc::new);
     }
 
+    /// Has the node be an issuer by a membership that did not hold when it was started, and does now.
+    pub(crate) fn serve_once_it_holds(&self) {
+        if self.issuer().is_none()
+            && let Some(own) = self.membership()
+        {
+            self.serve_by(&own);
+        }
+    }
+
     /// An invitation for one node, good until `expires`, that leads to these addresses of issuers.
     ///
     /// # Errors
@@ -129,6 +138,16 @@ impl Standing {
         met.is_some_and(|admitted| admitted.member.holds_root())
     }
 
+    /// The keys of those who hold the root key, as far as they were met since this node was started.
+    fn holders(&self) -> Vec<[u8; 32]> {
+        let members = self.members.lock();
+        let others = members.values().filter(|admitted| admitted.member.holds_root());
+        others
+            .map(|admitted| admitted.member.key)
+            .chain([self.key])
+            .collect()
+    }
+
     /// Gives the mesh the root key that the node keeps as the next one. What the one before has signed is good for `grace` from
     /// now, until the time that is answered; for no time, and all its memberships and revocations end.
     ///
@@ -145,13 +164,14 @@ impl Standing {
             true => UnixTime::from_seconds(now.seconds().saturating_sub(1)),
             false => now.after(grace),
         };
+        let holders = self.holders();
         let mut roots = self.roots.write();
         let succession = issuer
             .succession(&new.public(), now, until)
             .map_err(GateError::Issuer)?;
         let revoked = match grace.is_zero() {
             true => Revocations::new(new.public()),
-            false => roots.carried(&next, &self.key).map_err(GateError::Issuer)?,
+            false => roots.carried(&next, &holders).map_err(GateError::Issuer)?,
         };
         let after = roots.after(succession, revoked).map_err(GateError::Issuer)?;
         self.replace(&mut roots, after)?;

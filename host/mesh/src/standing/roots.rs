@@ -133,14 +133,18 @@ impl Roots {
         self.former.retain(|(mesh, _)| lineage.contains(mesh));
     }
 
-    /// Those who are revoked now, in the name of another root key.
-    /// But for what others have said of `holder`, the node with the root key: in its name that would count.
-    pub(super) fn carried(&self, next: &Issuer, holder: &[u8; 32]) -> Result<Revocations, MembershipError> {
+    /// Those who are revoked now, in the name of another root key; but for what issuers have said of `holders` of the root key, which would
+    /// count in its name.
+    pub(super) fn carried(
+        &self,
+        next: &Issuer,
+        holders: &[[u8; 32]],
+    ) -> Result<Revocations, MembershipError> {
         let mut carried = Revocations::new(next.mesh());
         carried.add_all(
             self.revoked
                 .iter()
-                .filter(|revocation| revocation.is_of_root() || revocation.node() != holder)
+                .filter(|revocation| revocation.is_of_root() || !holders.contains(revocation.node()))
                 .map(|revocation| next.revoke(revocation.node(), revocation.at()))
                 .collect::<Result<Vec<_>, _>>()?,
         )?;

@@ -99,21 +99,35 @@ impl Node {
     /// # Errors
     /// `invalid` when the selector does not read, `unavailable` when it names no node in reach that has the plugin.
     pub async fn undeploy_on(&self, selector: &str, name: &str) -> Result<Vec<UndeployedOn>, TaskError> {
-        let (here, elsewhere) = self.selected(selector).await?;
-        let mut outcomes = Vec::new();
-        if here && self.plugins().named(name).is_ok() {
-            let outcome = self.undeploy(name).await;
-            outcomes.push(UndeployedOn {
-                node: self.runtime().id(),
-                outcome,
-            });
-        }
-        let answers = self.order_each(&elsewhere, (&Ask::Undeploy, name), |_| Ok(Bytes::new()));
+        let here = async {
+            self.plugins().named(name).ok()?;
+            Some(self.undeploy(name).await)
+        };
+        self.take_away(selector, (name, name), here).await
+    }
+
+    /// Has every node that the selector names take away what it has of this name; `asked` is how the others are told. `here` is what this node
+    /// does if it is one of them; nothing where it has none.
+    pub(super) async fn take_away(
+        &self,
+        selector: &str,
+        (name, asked): (&str, &str),
+        here: impl Future<Output = Option<Result<(), TaskError>>> + Send,
+    ) -> Result<Vec<UndeployedOn>, TaskError> {
+        let (is_named, elsewhere) = self.selected(selector).await?;
+        let own = match is_named {
+            true => here.await,
+            false => None,
+        };
+        let own = own.map(|outcome| (self.runtime().id(), outcome));
+        let answers = self.order_each(&elsewhere, (&Ask::Undeploy, asked), |_| Ok(Bytes::new()));
         let answers = answers.await.into_iter().filter(|(_, answer)| !lacks_it(answer));
-        outcomes.extend(answers.map(|(node, answer)| UndeployedOn {
-            node,
-            outcome: answer.map(drop),
-        }));
+        let others = answers.map(|(node, answer)| (node, answer.map(drop)));
+        let outcomes: Vec<UndeployedOn> = own
+            .into_iter()
+            .chain(others)
+            .map(|(node, outcome)| UndeployedOn { node, outcome })
+            .collect();
         match outcomes.is_empty() {
             false => Ok(outcomes),
             true => Err(nowhere(selector, name)),
@@ -243,6 +257,7 @@ fn of_each_tier(nearest_first: Vec<Provider>, places: usize) -> (Vec<Provider>, 
 
 fn none_in_reach(selector: &str) -> TaskError {
     TaskError::unavailable(format!("no node in reach is `{selector}`"))
+        .with_field("node")
         .with_hint("`karman mesh offers` shows the nodes in reach")
 }
 
@@ -253,14 +268,14 @@ pub(super) fn read<T: DeserializeOwned>(answer: Result<TaskResponse, TaskError>)
 }
 
 /// Whether a node was to take away what it does not have.
-pub(super) fn lacks_it(answer: &Result<TaskResponse, TaskError>) -> bool {
+fn lacks_it(answer: &Result<TaskResponse, TaskError>) -> bool {
     let lacks =
         |error: &TaskError| error.kind == ErrorKind::Unavailable && error.field.as_deref() == Some("name");
     answer.as_ref().is_err_and(lacks)
 }
 
 /// None of the nodes that are selected has what is to be taken away.
-pub(super) fn nowhere(selector: &str, name: &str) -> TaskError {
+fn nowhere(selector: &str, name: &str) -> TaskError {
     TaskError::unavailable(format!("no node in reach that is `{selector}` has `{name}`"))
         .with_hint("`karman mesh offers` shows who has what")
 }

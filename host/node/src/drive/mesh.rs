@@ -161,6 +161,8 @@ pub(crate) fn mesh_of(node: &Node) -> Result<&Mesh, TaskError> {
 impl Node {
     /// What it has to give now.
     pub fn offer(&self) -> Offer {
+        let tier = self.tier();
+        self.runtime().stands(tier);
         let tasks = match self.tasks().draining() {
             true => Vec::new(),
             false => self.tasks_of_here(),

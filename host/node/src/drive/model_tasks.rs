@@ -5,7 +5,7 @@
 //! the Open Inference Protocol, `{"inputs": […]}`.
 
 use super::dispatch::Ran;
-use crate::inference::{InferTensor, WantedOutput, chosen, datatype, each_once};
+use crate::inference::{InferRequest, InferTensor, chosen, datatype, each_once};
 use crate::runtime::Runtime;
 use karman_engine::capability::nn::Tensors;
 use karman_tensor::ElementType;
@@ -73,17 +73,28 @@ pub(super) async fn run(
     request: TaskRequest,
     within: Option<Duration>,
 ) -> Result<(TaskResponse, Ran), TaskError> {
-    let mut input = read_input(&request.body, &format!("model `{model}`"))?;
+    let input = read_input(&request.body, &format!("model `{model}`"))?;
     let started = Instant::now();
     let models = runtime.models();
     let of_protocol = input["inputs"].is_array();
-    let wanted = match of_protocol {
-        true => wanted_outputs(input["outputs"].take())?,
-        false => Vec::new(),
-    };
-    let inputs = match of_protocol {
-        true => protocol_inputs(input["inputs"].take())?,
-        false => named_inputs(&models.inputs_of(model).await?, input)?,
+    let (inputs, wanted, within) = match of_protocol {
+        true => {
+            let request = read_request(input)?;
+            let inputs: Tensors = request
+                .inputs
+                .iter()
+                .map(InferTensor::read)
+                .collect::<Result<_, _>>()?;
+            let asked = request.parameters.within();
+            let within = [within, asked].into_iter().flatten().min();
+            let wanted: Vec<String> = request.outputs.into_iter().map(|wanted| wanted.name).collect();
+            (inputs, wanted, within)
+        }
+        false => (
+            named_inputs(&models.inputs_of(model).await?, input)?,
+            Vec::new(),
+            within,
+        ),
     };
     let loaded = models.shared().by_name(model.to_owned()).await?;
     let ran_on = format!("{model} ({})", loaded.runs_on());
@@ -140,20 +151,13 @@ pub(super) fn read_input(body: &[u8], of: &str) -> Result<Value, TaskError> {
     })
 }
 
-fn protocol_inputs(inputs: Value) -> Result<Tensors, TaskError> {
-    let inputs: Vec<InferTensor> = serde_json::from_value(inputs)
-        .map_err(|error| TaskError::invalid(error.to_string()).with_field("inputs"))?;
-    inputs.iter().map(InferTensor::read).collect()
-}
-
-/// The outputs that are wanted, by name; all of them where none is named.
-fn wanted_outputs(outputs: Value) -> Result<Vec<String>, TaskError> {
-    let outputs: Option<Vec<WantedOutput>> = serde_json::from_value(outputs)
-        .map_err(|error| TaskError::invalid(error.to_string()).with_field("outputs"))?;
-    let outputs = outputs.unwrap_or_default().into_iter();
-    let wanted: Vec<String> = outputs.map(|wanted| wanted.name).collect();
-    each_once(&wanted)?;
-    Ok(wanted)
+/// A request of the Open Inference Protocol, in whatever it came.
+fn read_request(input: Value) -> Result<InferRequest, TaskError> {
+    let request: InferRequest = serde_json::from_value(input)
+        .map_err(|error| TaskError::invalid(error.to_string()).with_field("body"))?;
+    request.check()?;
+    each_once(request.outputs.iter().map(|wanted| &wanted.name))?;
+    Ok(request)
 }
 
 /// The tensors of an object, each of the type that the model takes.
@@ -272,6 +276,32 @@ mod tests {
 
         let back = by_shape(&InferTensor::write(name, image)).unwrap();
         assert_eq!(back, json!([[1.0, 2.0, 3.0], [4.0, 5.0, 6.5]]));
+    }
+
+    #[test]
+    fn a_request_in_the_protocol_is_held_to_it() {
+        let read = |more: Value| {
+            let mut request =
+                json!({ "inputs": [{ "name": "x", "shape": [1], "datatype": "FP32", "data": [1] }] });
+            request
+                .as_object_mut()
+                .unwrap()
+                .extend(more.as_object().unwrap().clone());
+            read_request(request)
+        };
+        let timed = read(json!({ "parameters": { "timeout": 1500 } })).unwrap();
+        assert_eq!(timed.parameters.within(), Some(Duration::from_micros(1500)));
+        for (refused, says) in [
+            (
+                json!({ "outputs": [{ "name": "y", "parameters": { "classification": 3 } }] }),
+                "classification",
+            ),
+            (json!({ "outputs": [{ "name": "y" }, { "name": "y" }] }), "y"),
+        ] {
+            let error = read(refused).unwrap_err();
+            assert_eq!(error.kind, ErrorKind::Invalid);
+            assert!(error.message.contains(says), "{error}");
+        }
     }
 
     #[test]

@@ -96,7 +96,7 @@ pub(super) async fn in_reach(mesh: &Mesh, name: &str) -> Vec<Provider> {
     providers
 }
 
-/// Why a task waits that nobody offers, with the name that may be meant.
+/// Why a task waits that nobody offers: the node that does is away, or another name may be meant.
 pub(super) fn nobody_offers(tasks: &Inner, name: &str) -> String {
     let mut known: Vec<String> = Vec::new();
     for plugin in tasks.plugins.all() {
@@ -105,7 +105,12 @@ pub(super) fn nobody_offers(tasks: &Inner, name: &str) -> String {
         known.extend(manifest.capability_name());
     }
     let peers = tasks.mesh.get().map(Mesh::peers).unwrap_or_default();
-    for (offer, _) in peers.into_iter().filter_map(|peer| peer.offer) {
+    for peer in peers {
+        let Some((offer, _)) = peer.offer else { continue };
+        if offer.runs(name).is_some() {
+            let away = offer.node.short();
+            return format!("no node in reach offers `{name}`: node {away}, which does, is not there now");
+        }
         known.extend(offer.tasks.iter().map(|task| task.name.clone()));
     }
     let meant = nearest(name, known.iter().map(String::as_str));

@@ -1,13 +1,11 @@
 //! Models that are taken away: from this node, and from others of the mesh.
 
 use super::HeldModel;
-use super::deploy::{UndeployedOn, lacks_it, nowhere};
+use super::deploy::UndeployedOn;
 use super::model_tasks::MODEL;
 use super::split::forget_order;
 use crate::node::Node;
 use crate::services::{blocking, store_error};
-use bytes::Bytes;
-use karman_mesh::Ask;
 use karman_store::Store;
 use karman_types::TaskError;
 
@@ -34,25 +32,17 @@ impl Node {
     /// # Errors
     /// `invalid` when the selector does not read, `unavailable` when it names no node in reach that has the model.
     pub async fn remove_model_on(&self, selector: &str, name: &str) -> Result<Vec<UndeployedOn>, TaskError> {
-        let (here, elsewhere) = self.selected(selector).await?;
-        let mut outcomes = Vec::new();
-        if here && self.runtime().models().find(name)?.is_some() {
-            outcomes.push(UndeployedOn {
-                node: self.runtime().id(),
-                outcome: self.remove_model(name).await.map(drop),
-            });
-        }
-        let task = format!("{MODEL}{name}");
-        let answers = self.order_each(&elsewhere, (&Ask::Undeploy, &task), |_| Ok(Bytes::new()));
-        let answers = answers.await.into_iter().filter(|(_, answer)| !lacks_it(answer));
-        outcomes.extend(answers.map(|(node, answer)| UndeployedOn {
-            node,
-            outcome: answer.map(drop),
-        }));
-        match outcomes.is_empty() {
-            false => Ok(outcomes),
-            true => Err(nowhere(selector, name)),
-        }
+        let here = async {
+            match self.runtime().models().find(name) {
+                Ok(found) => {
+                    found?;
+                    Some(self.remove_model(name).await.map(drop))
+                }
+                Err(error) => Some(Err(error)),
+            }
+        };
+        let asked = format!("{MODEL}{name}");
+        self.take_away(selector, (name, &asked), here).await
     }
 }
 

@@ -3,6 +3,7 @@
 use super::mesh::refused;
 use super::mesh_of;
 use crate::node::Node;
+use karman_mesh::membership::Member;
 use karman_package::PublicKey;
 use karman_types::{NodeId, TaskError};
 use serde::{Deserialize, Serialize};
@@ -14,6 +15,9 @@ pub struct Revoked {
     pub node: NodeId,
     /// Whether it is a keeper: what is kept is one loss away from standing still, until another is named.
     pub keeper: bool,
+    /// Whether it may not count: this node has no root key, and has not met that one since it was started, which may hold it.
+    #[serde(default)]
+    pub doubtful: bool,
 }
 
 impl Node {
@@ -40,14 +44,19 @@ impl Node {
     /// # Errors
     /// `unavailable` when this node belongs to no mesh; `denied` when it is no issuer, or may not put out that one.
     pub fn revoke_key(&self, key: &PublicKey) -> Result<Revoked, TaskError> {
-        mesh_of(self)?
-            .standing()
-            .revoke(key.as_bytes())
-            .map_err(refused)?;
+        let mesh = mesh_of(self)?;
+        mesh.standing().revoke(key.as_bytes()).map_err(refused)?;
+        let is_it = |member: &Member| member.key == *key.as_bytes();
+        let mut members = mesh.peers().into_iter().filter_map(|peer| peer.member);
+        let doubtful = !mesh.standing().holds_root() && !members.any(|member| is_it(&member));
         let node = NodeId::of_key(key.as_bytes());
         tracing::warn!(node = %node.short(), "a node is revoked");
         let keeper = self.tasks().keepers().nodes().contains(&node);
-        Ok(Revoked { node, keeper })
+        Ok(Revoked {
+            node,
+            keeper,
+            doubtful,
+        })
     }
 }
 

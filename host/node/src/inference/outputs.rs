@@ -28,9 +28,12 @@ pub fn chosen<'a, T: Clone>(
 ) -> Result<Vec<(String, T)>, TaskError> {
     let pick = |name: &String| {
         let found = outputs.iter().find(|(given, _)| given == name);
-        found
-            .cloned()
-            .ok_or_else(|| TaskError::invalid(format!("there is no output `{name}`")).with_field("outputs"))
+        found.cloned().ok_or_else(|| {
+            let there: Vec<&str> = outputs.iter().map(|(name, _)| name.as_str()).collect();
+            let there = there.join(", ");
+            TaskError::invalid(format!("there is no output `{name}`; there are {there}"))
+                .with_field("outputs")
+        })
     };
     let mut wanted = wanted.into_iter().peekable();
     match wanted.peek() {

@@ -85,7 +85,7 @@ async fn change(
         return with(node, move |store| store.grants().get(&identity)).await;
     }
     if !revoke {
-        node.runtime().home().must_not_be_granted(&grants)?;
+        node.plugins().may_be_granted(grants.clone()).await?;
     }
     with(node, move |store| match revoke {
         true => store.grants().revoke(&identity, &grants),

@@ -2,7 +2,7 @@
 
 use super::answer::Refusal;
 use super::extract::{InBody, InPath, InQuery};
-use crate::contacts::{PlannedContact, contact_plan};
+use crate::contacts::contact_plan;
 use crate::drive::{
     BundleStatus, DeployedOn, Diagnosis, InviteOrder, KeepersStatus, NodeOffer, PeerStatus, Pinged, Revoked,
     Rotated, Sent, UndeployedOn, mesh_of,
@@ -15,7 +15,7 @@ use axum::extract::State;
 use axum::response::Json;
 use axum::routing::{delete, get, post};
 use karman_mesh::InvitationStatus;
-use karman_space::{Priority, Time};
+use karman_space::{Contact, Priority, Time};
 use karman_types::{NodeId, TaskError};
 use serde::Deserialize;
 use std::collections::BTreeSet;
@@ -202,11 +202,11 @@ struct Ahead {
 async fn contacts(
     State(node): State<Node>,
     InQuery(Ahead { from, ahead_ms }): InQuery<Ahead>,
-) -> Result<Json<Vec<PlannedContact>>, Refusal> {
+) -> Result<Json<Vec<Contact>>, Refusal> {
     let config = node.runtime().config().mesh.clone();
     let plan = move || contact_plan(&config, from, Duration::from_millis(ahead_ms));
     let plan = crate::services::blocking(plan).await?;
-    Ok(Json(plan.contacts().iter().copied().map(Into::into).collect()))
+    Ok(Json(plan.contacts().to_vec()))
 }
 
 async fn bundles(State(node): State<Node>) -> Result<Json<Vec<BundleStatus>>, Refusal> {

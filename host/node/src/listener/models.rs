@@ -100,7 +100,13 @@ async fn run(
         .map(InferTensor::read)
         .collect::<Result<_, _>>()?;
     let started = Instant::now();
-    let ran = node.run_model(&name, inputs).await?;
+    let running = node.run_model(&name, inputs);
+    let ran = match request.parameters.within() {
+        None => running.await?,
+        Some(within) => tokio::time::timeout(within, running).await.map_err(|_| {
+            TaskError::deadline(format!("`{name}` did not finish within {within:.0?}")).with_field("timeout")
+        })??,
+    };
     let took = started.elapsed();
     let as_bytes = |name: &str| {
         let wanted = request.outputs.iter().find(|wanted| wanted.name == name);

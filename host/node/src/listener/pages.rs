@@ -48,7 +48,10 @@ pub fn must_name_one_host<B>(request: &Request<B>) -> Result<(), TaskError> {
         false => Err(TaskError::invalid(format!(
             "the request has {found} headers `host`, and has to have one"
         ))
-        .with_field("host")),
+        .with_field("host")
+        .with_hint(
+            "send the name or address that you call, once; a proxy between may have dropped or doubled it",
+        )),
     }
 }
 

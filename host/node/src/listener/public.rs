@@ -177,7 +177,7 @@ fn placed(ran: Ran, node: &Node) -> Ran {
     match ran.node {
         Some(_) => ran,
         None => Ran {
-            node: Some((node.runtime().id(), node.tier())),
+            node: Some((node.runtime().id(), node.runtime().tier())),
             why: Some("this node has the task".into()),
             ..ran
         },

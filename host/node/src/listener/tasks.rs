@@ -3,6 +3,7 @@
 
 use super::answer::Refusal;
 use super::extract::{InPath, InQuery};
+use super::pages::set_apart;
 use super::public::response_of;
 use crate::drive::{Ran, TaskStatus};
 use crate::node::Node;
@@ -79,7 +80,8 @@ impl Wait {
     }
 }
 
-/// The result as the task answered it; 202 with the status while there is none.
+/// The result as the task answered it; 202 with the status while there is none. Any page may lead a browser here, so what it shows is
+/// of no origin of ours.
 async fn result(
     State(node): State<Node>,
     InPath(task): InPath<String>,
@@ -87,7 +89,11 @@ async fn result(
 ) -> Result<Response<Body>, Refusal> {
     let task = read(&task)?;
     Ok(match node.tasks().outcome(task, wait.time()?).await? {
-        Some(outcome) => response_of(outcome.into_result()?, &Ran::default()),
+        Some(outcome) => {
+            let mut answer = response_of(outcome.into_result()?, &Ran::default());
+            set_apart(answer.headers_mut());
+            answer
+        }
         None => (StatusCode::ACCEPTED, Json(node.tasks().status(task).await?)).into_response(),
     })
 }

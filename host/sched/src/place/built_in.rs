@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum BuiltIn {
-    /// See [`Fate`]. What decides where a plugin does not.
+    /// See [`Fate`], but for its lead: a node sends a step to the best node at once, busy or not. What decides where a plugin does not.
     #[default]
     Fate,
     /// See [`Heft`].
@@ -65,7 +65,7 @@ impl BuiltIn {
 
     pub(super) fn policy(self) -> Box<dyn Place> {
         match self {
-            // A node says of a step that waits how long it will.
+            // A step is sent there all the same ([`super::Placed::chosen`]), and without a lead it is told for how long the node is busy.
             Self::Fate => Box::new(Fate::new(FateSettings {
                 lead: 0.0,
                 ..FateSettings::default()

@@ -105,15 +105,19 @@ impl Place for Fate {
             .map(|(&task, step)| decision(jobs, (now, lead), task, &step[..]))
             .collect();
         for &task in rest {
-            if lead <= 0.0 && !is_free(&draft) {
-                break;
-            }
+            let any_free = is_free(&draft);
             let stage = future.stage(&draft, task);
             let options = stage.options(&draft, 2);
             if let Some(first) = options.first() {
                 draft.book(task.0, task.1, first.node, &first.estimate);
             }
-            decisions.push(decision(jobs, (now, lead), task, &options));
+            let decision = decision(jobs, (now, lead), task, &options);
+            let waits = decision.chosen.is_none();
+            decisions.push(decision);
+            // Where no node is free, few of those after it would go now: to look at all of a long queue takes more than it gives.
+            if waits && !any_free {
+                break;
+            }
         }
         decisions
     }

@@ -2,7 +2,7 @@ use crate::app::App;
 use crate::control::{Control, escape};
 use crate::output::table;
 use clap::Args;
-use karman_node::{PlannedContact, contact_plan};
+use karman_node::contact_plan;
 use karman_space::{Contact, ContactPlan, Time};
 use karman_types::{NodeId, TaskError, format_duration, parse_duration};
 use serde_json::json;
@@ -91,8 +91,7 @@ impl Contacts {
             "/mesh/contacts?from={}&ahead-ms={ahead}",
             escape(&from.to_string())
         );
-        let contacts: Vec<PlannedContact> = control.get(&way)?;
-        let plan = ContactPlan::new(contacts.into_iter().map(Contact::from).collect());
+        let plan = ContactPlan::new(control.get(&way)?);
         plan.map_err(|error| TaskError::internal(error.to_string()))
     }
 

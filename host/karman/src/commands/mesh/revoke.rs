@@ -17,7 +17,11 @@ pub(super) struct Revoke {
 impl Revoke {
     pub(super) fn run(&self, app: &App) -> Result<(), TaskError> {
         let path = format!("/mesh/revoked/{}", escape(&self.node));
-        let Revoked { node, keeper } = Control::new(app)?.order(Method::POST, &path, Bytes::new())?;
+        let Revoked {
+            node,
+            keeper,
+            doubtful,
+        } = Control::new(app)?.order(Method::POST, &path, Bytes::new())?;
         app.output.result(
             || {
                 format!(
@@ -25,8 +29,14 @@ impl Revoke {
                     node.short()
                 )
             },
-            || json!({ "revoked": node, "keeper": keeper }),
+            || json!({ "revoked": node, "keeper": keeper, "doubtful": doubtful }),
         )?;
+        if doubtful {
+            app.output.note(
+                "this node has not met it since it was started: if it holds the root key, or every right by it, the revocation does not \
+                 count, and only that key puts it out",
+            );
+        }
         if keeper {
             app.output
                 .note("it was a keeper: name another in its place (`karman mesh keepers`)");

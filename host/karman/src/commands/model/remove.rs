@@ -12,7 +12,7 @@ use serde_json::json;
 pub(super) struct Remove {
     /// The model's name
     name: String,
-    /// From which nodes of the mesh: tier=edge, a node's id, or all [default: this node]
+    /// From which nodes of the mesh: tier=edge, a node's id, all, or several with commas [default: this node]
     #[arg(long, value_name = "SELECTOR")]
     on: Option<String>,
 }

@@ -95,6 +95,7 @@ impl Given {
         };
         let file = Path::new(text);
         let is_word = text
+            .trim_start()
             .get(..4)
             .is_some_and(|begin| begin.eq_ignore_ascii_case("kmn1"));
         if file.is_file() {
@@ -122,7 +123,8 @@ mod tests {
         let bare = Given::read("no-such.inv");
         assert!(matches!(bare, Ok(Given::Gone(gone)) if gone == Path::new("no-such.inv")));
         std::fs::write(&file, "kmn1nonsense").unwrap();
-        for error in [read().unwrap_err(), Given::read("kmn1nonsense").unwrap_err()] {
+        let words = ["kmn1nonsense", " kmn1nonsense\n"].map(|word| Given::read(word).unwrap_err());
+        for error in words.into_iter().chain([read().unwrap_err()]) {
             assert_eq!(error.field.as_deref(), Some("join"), "{error}");
         }
     }
