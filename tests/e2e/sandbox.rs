@@ -85,7 +85,7 @@ fn nothing_is_there_that_was_not_granted() {
     home.hostile("nn digits-m", &[]).fails(1, "Security");
     home.hostile("http http://example.org/", &[])
         .fails(1, "HttpRequestDenied")
-        .fails(1, "does not hold `http:example.org:80`");
+        .fails(1, "`asks` in its manifest has to name `http:example.org:80`");
     home.hostile("call other", &[]).fails(3, "no grant `call:other`");
 }
 

@@ -113,7 +113,7 @@ mod tests {
             (
                 format!(
                     "{gives}{}",
-                    function(0, &"block call $f br 0 end ".repeat(300)).repeat(4)
+                    function(0, &"block call $f br 0 end ".repeat(300)).repeat(7)
                 ),
                 "values in large functions",
             ),

@@ -13,6 +13,8 @@ const STRANGER: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
 
 async fn idle(to: SocketAddr) -> TcpStream {
     let socket = TcpSocket::new_v4().unwrap();
+    // Else the newcomer could not dial from the port on which it listens, where one of these has the same.
+    socket.set_reuseaddr(true).unwrap();
     socket.bind((STRANGER, 0).into()).unwrap();
     socket.connect(to).await.unwrap()
 }
