@@ -5,7 +5,7 @@
 use karman_sched::place::{
     Binding, Candidate, ClusterLess, ClusterLessSettings, Component, Decision, EarliestDeadline, Fate,
     FateSettings, Fleet, Heft, Input, Job, Kubernetes, LeastLoaded, Node, Offload, Order, Place, Reason,
-    ResidencyFirst, RoundRobin, State, Task, Window,
+    ResidencyFirst, RoundRobin, State, Task, Triage, Window,
 };
 use karman_types::NodeId;
 use proptest::prelude::*;
@@ -27,6 +27,7 @@ fn policies() -> Vec<Box<dyn Place>> {
         Box::new(Kubernetes::default()),
         Box::new(RoundRobin::default()),
         Box::new(Fate::default()),
+        Box::new(Triage::default()),
         Box::new(clusterless(Offload::Best)),
         Box::new(clusterless(Offload::Never)),
         Box::new(clusterless(Offload::RoundRobin)),
@@ -161,7 +162,7 @@ proptest! {
                     prop_assert!(is_possible(&fleet, job, decision, chosen, now), "{}: {:?}", policy.name(), decision);
                     prop_assert!(decision.runner_up.is_none_or(|other| other.node != chosen.node));
                 } else {
-                    let why = matches!(decision.reason, Reason::Waits { .. } | Reason::NoRoom | Reason::AsksElsewhere | Reason::Late { .. });
+                    let why = matches!(decision.reason, Reason::Waits { .. } | Reason::NoRoom | Reason::AsksElsewhere | Reason::NoneInTime | Reason::SetAside | Reason::Lost);
                     prop_assert!(why, "{}: {:?}", policy.name(), decision);
                 }
             }
@@ -304,12 +305,8 @@ fn clusterless_pays_for_deadlines_only() {
         }],
     };
     let place = |deadline| {
-        let settings = ClusterLessSettings {
-            give_up: true,
-            ..ClusterLessSettings::default()
-        };
         // A super-master is there once it was woken; what asks for another cluster is told in the next epoch.
-        let (mut policy, jobs) = (ClusterLess::new(settings), [job(deadline)]);
+        let (mut policy, jobs) = (ClusterLess::default(), [job(deadline)]);
         policy.wake(1.0, &[], &fleet);
         let decision = policy.place(1.0, &jobs, &fleet).remove(0);
         match decision.reason {
@@ -331,7 +328,6 @@ fn clusterless_pays_for_deadlines_only() {
         strict.reason
     );
     assert!(matches!(place(6.5).reason, Reason::Late { .. }));
-    assert_eq!(place(5.5).reason, Reason::Lost);
 }
 
 /// A task goes to a busy node when its input takes about as long to come as the node is busy, and not long before.

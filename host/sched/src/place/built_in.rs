@@ -45,7 +45,7 @@ impl BuiltIn {
             "clusterless" | "clusterless-intra" | "clusterless-round-robin" | "clusterless-fixed" => {
                 "it plans whole workflows within clusters of nodes, and the nodes of a mesh belong to none"
             }
-            "edf" => {
+            "edf" | "triage" => {
                 "it puts steps that wait into an order, and a node places each step alone, as soon as it can run"
             }
             "haf" => {
@@ -79,7 +79,7 @@ impl BuiltIn {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::place::{ClusterLess, EarliestDeadline, Kubernetes, ResidencyFirst, RoundRobin};
+    use crate::place::{ClusterLess, EarliestDeadline, Kubernetes, ResidencyFirst, RoundRobin, Triage};
 
     #[test]
     fn a_policy_is_found_by_the_name_that_it_has_in_tables() {
@@ -92,12 +92,13 @@ mod tests {
 
     #[test]
     fn whom_a_node_cannot_ask_is_refused_with_a_reason() {
-        let others: [&dyn Place; 5] = [
+        let others: [&dyn Place; 6] = [
             &ClusterLess::default(),
             &EarliestDeadline::default(),
             &Kubernetes::default(),
             &ResidencyFirst::default(),
             &RoundRobin::default(),
+            &Triage::default(),
         ];
         for other in others {
             assert!(BuiltIn::unusable(other.name()).is_some(), "{}", other.name());

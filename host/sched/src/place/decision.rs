@@ -59,14 +59,17 @@ pub enum Reason {
         /// Seconds.
         slack: f64,
     },
-    /// The job would miss its deadline by this many seconds, and every other way is later still. Where it has no node, it waits
-    /// for a better one.
+    /// The job would miss its deadline by this many seconds, and every other way is later still.
     Late {
         /// Seconds.
         by: f64,
     },
-    /// The job cannot make its deadline any more, so the task takes the slowest node that is free.
+    /// The job cannot make its deadline any more, so the task takes the slowest node on which nothing runs, if there is one.
     Lost,
+    /// No node is free on which its job would be in time; it waits for one.
+    NoneInTime,
+    /// More jobs make their deadlines if this one leaves its place to them.
+    SetAside,
     /// Another cluster is done with it earlier than its own, which would need until then.
     Offloaded {
         /// The cluster.

@@ -9,6 +9,7 @@
 //! | file | policy |
 //! |---|---|
 //! | `fate` | scores a placement by what it leaves behind for the tasks after it (FATE) |
+//! | `triage` | as many jobs in time as can be: sets aside what does not fit, and spares the nodes that others need |
 //! | `clusterless` | plans a workflow in its cluster against its deadline; offloads what does not make it (ClusterLess) |
 //! | `haf` | slow moves of services behind a critic, fast shares of a node in closed form (HAF) |
 //! | `heft` | the earliest finish, the longest way first, on line and with what nodes hold |
@@ -73,6 +74,7 @@ mod list;
 mod placed;
 mod residency_first;
 mod round_robin;
+mod triage;
 
 pub use ahead::{Ahead, Need};
 pub use brought::{Brought, Placement};
@@ -95,6 +97,7 @@ pub use list::{Binding, Order};
 pub use placed::{ByName, Placed};
 pub use residency_first::ResidencyFirst;
 pub use round_robin::RoundRobin;
+pub use triage::{Triage, TriageSettings};
 
 /// A policy that places tasks on nodes.
 ///

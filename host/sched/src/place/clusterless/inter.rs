@@ -48,7 +48,6 @@ pub(super) fn send(
     draft: &mut Draft<'_>,
     targets: &mut Targets,
     asking: &[(usize, usize, Candidate)],
-    give_up: bool,
 ) -> Vec<Decision> {
     let clusters = draft
         .fleet
@@ -73,11 +72,10 @@ pub(super) fn send(
         let deadline = draft.jobs[job].deadline.unwrap_or(f64::INFINITY);
         let blind = matches!(targets.offload, Offload::RoundRobin | Offload::Fixed { .. });
         let id = draft.jobs[job].id;
-        let waits = give_up && is_late(draft, job, task, local.finish);
         let stays = |runner_up| Decision {
             job: id,
             task,
-            chosen: (!waits).then_some(local),
+            chosen: Some(local),
             runner_up,
             reason: Reason::Late {
                 by: (local.finish - deadline).max(0.0),

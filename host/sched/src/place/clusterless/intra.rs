@@ -2,9 +2,6 @@ use super::{ClusterLessSettings, home};
 use crate::place::draft::{Draft, Estimate};
 use crate::place::{Candidate, Decision, Mode, Reason, State};
 
-/// The mean load of a cluster's workers above which a job that is lost gets none.
-const BUSY: f64 = 0.5;
-
 /// How dear a function may start.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 enum Cap {
@@ -43,9 +40,6 @@ pub(super) struct Plan {
     job: usize,
     caps: Vec<Cap>,
     schedule: Schedule,
-    /// Whether a function waits where its job would be late so.
-    waits: bool,
-    lost: bool,
 }
 
 /// Where each function that can be moved goes: node, what is expected there, and the runner-up.
@@ -60,19 +54,9 @@ impl Plan {
     pub(super) fn make(draft: &Draft<'_>, job: usize, settings: &ClusterLessSettings, can_ask: bool) -> Self {
         let of = &draft.jobs[job];
         let workers = workers(draft, home(draft, job), settings.workers);
-        if settings.give_up && is_lost(draft, job) {
-            return Self {
-                job,
-                caps: vec![Cap::Cold; of.tasks.len()],
-                schedule: Schedule::leftovers(draft, job, &workers),
-                waits: true,
-                lost: true,
-            };
-        }
         let caps = vec![Cap::Warm; of.tasks.len()];
         let schedule = Schedule::make(draft, job, &workers, &caps);
         let deadline = of.deadline.unwrap_or(f64::INFINITY);
-        let deadline = deadline - settings.margin * (deadline - draft.now).clamp(0.0, f64::MAX);
         if schedule.finish > deadline {
             // Where no mode helps, every function would go through all of them, one by one, to the same end.
             let all = vec![Cap::Cold; caps.len()];
@@ -83,18 +67,10 @@ impl Plan {
                     job,
                     caps: vec![last; caps.len()],
                     schedule: earliest,
-                    waits: settings.give_up,
-                    lost: false,
                 };
             }
         }
-        let mut plan = Self {
-            job,
-            caps,
-            schedule,
-            waits: settings.give_up,
-            lost: false,
-        };
+        let mut plan = Self { job, caps, schedule };
         plan.improve(draft, &workers, deadline, settings.rounds, can_ask);
         plan
     }
@@ -180,11 +156,7 @@ impl Plan {
             };
             let local = estimate.at(node, estimate.finish);
             match self.caps[task] {
-                _ if self.lost => decision(Some(local), runner_up, Reason::Lost),
                 Cap::Elsewhere => decision(None, Some(local), Reason::AsksElsewhere),
-                _ if self.waits && is_late(draft, self.job, task, estimate.finish) => {
-                    decision(None, Some(local), Reason::Late { by: -slack })
-                }
                 _ if slack >= 0.0 => decision(Some(local), runner_up, Reason::InTime { slack }),
                 _ => decision(Some(local), runner_up, Reason::Late { by: -slack }),
             }
@@ -218,53 +190,7 @@ fn fastest(draft: &Draft<'_>) -> f64 {
     speeds.fold(f64::MIN_POSITIVE, f64::max)
 }
 
-/// Whether a job would be late even if every function that has no worker ran on the fastest node at once.
-fn is_lost(draft: &Draft<'_>, job: usize) -> bool {
-    let of = &draft.jobs[job];
-    let Some(deadline) = of.deadline else { return false };
-    let ranks = of.upward_ranks(fastest(draft), f64::INFINITY);
-    let late = |task: usize| {
-        let begin = of.tasks[task]
-            .inputs
-            .iter()
-            .filter_map(|input| draft.output(job, input.from?));
-        let begin = begin.map(|(_, at)| at).fold(draft.now, f64::max);
-        begin + ranks[task] > deadline
-    };
-    (0..of.tasks.len()).any(|task| of.tasks[task].state == State::Waiting && late(task))
-}
-
 impl Schedule {
-    /// Ready functions on workers that are free, the slowest first; nothing for the others, or while the cluster is busy.
-    fn leftovers(draft: &Draft<'_>, job: usize, workers: &[usize]) -> Self {
-        let mut draft = draft.clone();
-        let tasks = draft.jobs[job].tasks.len();
-        let mut schedule = Self {
-            places: vec![None; tasks],
-            finishes: vec![f64::INFINITY; tasks],
-            finish: f64::INFINITY,
-        };
-        let loads = workers
-            .iter()
-            .map(|&node| draft.fleet.nodes[node].load(draft.now));
-        if loads.sum::<f64>() > BUSY * workers.len() as f64 {
-            return schedule;
-        }
-        for task in ready(&draft.clone(), job) {
-            let estimates = workers.iter().filter_map(|&node| {
-                let estimate = draft.estimate(job, task, node)?;
-                (estimate.free_at <= draft.now).then_some((node, estimate))
-            });
-            let speed = |node: usize| draft.fleet.nodes[node].speed;
-            let slowest = estimates.min_by(|a, b| speed(a.0).total_cmp(&speed(b.0)));
-            if let Some((node, estimate)) = slowest {
-                draft.book(job, task, node, &estimate);
-                schedule.places[task] = Some((node, estimate, None));
-            }
-        }
-        schedule
-    }
-
     fn make(draft: &Draft<'_>, job: usize, workers: &[usize], caps: &[Cap]) -> Self {
         let mut draft = draft.clone();
         let tasks = draft.jobs[job].tasks.len();

@@ -17,10 +17,8 @@ use super_master::SuperMaster;
 /// cluster waits for the next epoch, in which the super-master sends it where it is done first, if that is in time and earlier
 /// than at home.
 ///
-/// Three things differ from the paper. A job is planned anew with every function that ends, and a function goes to its worker when
-/// its input is there, not before: what a plan expects hours ahead seldom comes. A plan leaves a margin, since it is made to end
-/// at the deadline and not before. And a function whose job would be late takes nothing from jobs that can be in time: it waits
-/// until it can, or until the job is lost ([`ClusterLessSettings::give_up`]).
+/// One thing differs from the paper: a job is planned anew with every function that ends, and a function goes to its worker when its input
+/// is there, not before. What a plan expects minutes ahead seldom comes.
 #[derive(Clone, Debug)]
 pub struct ClusterLess {
     settings: ClusterLessSettings,
@@ -39,12 +37,6 @@ pub struct ClusterLessSettings {
     pub heartbeat: f64,
     /// The most load of a super-master's cluster, as the mean share of its workers' slots. Default 0.75.
     pub most_load: f64,
-    /// The share of the time left that a plan leaves to spare. Default 0.
-    pub margin: f64,
-    /// Whether a function waits as long as its job would be late wherever it went now; and, when the job cannot make its deadline
-    /// any more, were it alone on the fastest nodes, only gets workers that are free while its cluster is not half busy, the
-    /// slowest first. Default false.
-    pub give_up: bool,
     /// The most modes that are tried for one workflow. Default 32.
     pub rounds: usize,
     /// Workers of a cluster that are looked at for a function: those that are free first. Default 64.
@@ -76,8 +68,6 @@ impl Default for ClusterLessSettings {
             epoch: 1.0,
             heartbeat: 5.0,
             most_load: 0.75,
-            margin: 0.0,
-            give_up: false,
             rounds: 32,
             workers: 64,
             offload: Offload::Best,
@@ -151,12 +141,7 @@ impl Place for ClusterLess {
                 asking.extend(plan.asking(&draft).map(|(task, local)| (job, task, local)));
             }
         }
-        decisions.extend(inter::send(
-            &mut draft,
-            &mut self.offload,
-            &asking,
-            self.settings.give_up,
-        ));
+        decisions.extend(inter::send(&mut draft, &mut self.offload, &asking));
         let waits = decisions.iter().filter(|decision| decision.chosen.is_none());
         self.asked.extend(waits.map(|decision| decision.job));
         decisions

@@ -140,6 +140,7 @@ mod tests {
             "kubernetes",
             "residency-first",
             "round-robin",
+            "triage",
         ] {
             let error = Policy::named(name).err().unwrap();
             assert_eq!(error.field.as_deref(), Some("policies.place"), "{name}");
