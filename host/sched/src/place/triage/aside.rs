@@ -7,7 +7,8 @@ use std::collections::{BTreeSet, BinaryHeap};
 
 /// The jobs that are set aside so that the others are in time: of those that cannot all have begun in time, the one with the most work left
 /// goes, until the others can (J. M. Moore, "An n job, one machine sequencing algorithm for minimizing the number of late jobs",
-/// Management Science 15, 1968). All nodes together are the machine; a job must have begun when what is left of it takes until its deadline.
+/// Management Science 15, 1968). All nodes together are the machine; what has a node already does not count; and a job must have begun when
+/// what is left of it takes until its deadline.
 pub(super) fn set_aside(draft: &Draft<'_>, settings: &TriageSettings) -> BTreeSet<u64> {
     let (fastest, nodes) = counted(draft.fleet, settings.slowest);
     let speed: f64 = nodes.map(|node| node.speed * node.slots.len() as f64).sum();
@@ -18,16 +19,20 @@ pub(super) fn set_aside(draft: &Draft<'_>, settings: &TriageSettings) -> BTreeSe
         let best = Best::of(draft, place, fastest);
         if let Some(deadline) = job.deadline.filter(|_| !best.is_late(job)) {
             let begin = draft.now + deadline - best.end;
-            jobs.push((begin, job.id, work_left(draft, place)));
+            let waits = job.tasks.iter().filter(|task| task.state == State::Waiting);
+            let work: f64 = waits.map(|task| task.work).sum();
+            if work > 0.0 {
+                jobs.push((begin, job.id, work));
+            }
         }
     }
     jobs.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
 
     let (mut kept, mut aside, mut work) = (BinaryHeap::new(), BTreeSet::new(), 0.0);
-    for (begin, id, left) in jobs {
-        // Numbers that are not negative order as their bits do.
-        kept.push((left.to_bits(), id));
-        work += left;
+    for (begin, id, waits) in jobs {
+        // Positive numbers order as their bits do.
+        kept.push((waits.to_bits(), id));
+        work += waits;
         while work > capacity * (begin - draft.now) {
             let Some((largest, id)) = kept.pop() else { break };
             work -= f64::from_bits(largest);
@@ -35,17 +40,4 @@ pub(super) fn set_aside(draft: &Draft<'_>, settings: &TriageSettings) -> BTreeSe
         }
     }
     aside
-}
-
-/// Seconds at speed 1 that a job still takes.
-fn work_left(draft: &Draft<'_>, job: usize) -> f64 {
-    let left = |task: &crate::place::Task| match task.state {
-        State::Waiting => task.work,
-        State::Placed { node, finish } | State::Running { node, finish } => {
-            let left = (finish - draft.now).max(0.0) * draft.fleet.nodes[node].speed;
-            left.min(task.work)
-        }
-        State::Done { .. } => 0.0,
-    };
-    draft.jobs[job].tasks.iter().map(left).sum()
 }

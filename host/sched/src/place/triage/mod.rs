@@ -30,7 +30,8 @@ pub struct Triage {
 pub struct TriageSettings {
     /// Seconds after which jobs are set aside anew, and tasks that wait looked at again. Default 1.
     pub period: f64,
-    /// The share of the speed of all nodes that jobs are counted on to get until they must have begun. Default 0.45.
+    /// The share of the speed of all nodes that is counted on for tasks that wait, until their jobs must have begun: the rest is held by
+    /// what runs. Default 0.2.
     pub capacity: f64,
     /// Nodes below this share of the fastest node's speed do not count for it. Default 0.5.
     pub slowest: f64,
@@ -50,7 +51,7 @@ impl Default for TriageSettings {
     fn default() -> Self {
         Self {
             period: 1.0,
-            capacity: 0.45,
+            capacity: 0.2,
             slowest: 0.5,
             reserve: 0.1,
             spread: 0.5,

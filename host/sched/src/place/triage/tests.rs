@@ -91,7 +91,11 @@ fn the_earliest_deadline_has_the_first_choice() {
 
 #[test]
 fn of_those_that_do_not_fit_the_largest_are_set_aside() {
-    // In the 60 s until they must have begun, 0.45 x 2 x 60 = 54 s of work are counted on.
+    // Until they must have begun, 0.45 x 2 x 60 = 54 s of work are counted on.
+    let settings = TriageSettings {
+        capacity: 0.45,
+        ..TriageSettings::default()
+    };
     let jobs = [
         job(0, &[40.0], 100.0),
         job(1, &[20.0], 80.0),
@@ -99,8 +103,8 @@ fn of_those_that_do_not_fit_the_largest_are_set_aside() {
     ];
     let fleet = fleet(&[(1.0, 2, 2, 1.0)]);
     let draft = Draft::new(&fleet, &jobs, 0.0);
-    assert_eq!(set_aside(&draft, &TriageSettings::default()), BTreeSet::from([0]));
-    let mut policy = Triage::default();
+    assert_eq!(set_aside(&draft, &settings), BTreeSet::from([0]));
+    let mut policy = Triage::new(settings);
     let decisions = policy.wake(0.0, &jobs, &fleet);
     assert_eq!(one(&decisions, 0), (None, Reason::SetAside));
     // While there is room, it has a node all the same; but after the others.
