@@ -90,7 +90,8 @@ impl Nodes {
                 let there = &draft.fleet.nodes[node];
                 let is_home = there.cluster == draft.fleet.nodes[of.origin].cluster;
                 let price = there.speed.powf(self.price) * if is_home { 1.0 } else { away };
-                return Some((false, takes * price, way.finish));
+                let held = way.finish - way.free_at.max(draft.now);
+                return Some((false, held * price, way.finish));
             }
             (way.finish + after + longer / 2.0 <= deadline).then_some((true, way.finish, way.finish))
         };

@@ -16,9 +16,10 @@ use std::collections::BTreeSet;
 ///
 /// Three things cost deadlines where nodes are scarce, and each has its answer here. A job that will be late all the same takes room from
 /// others: once a period, the jobs whose work does not fit are set aside, those with the most work first (Moore 1968), and get what is left.
-/// A job with time to spare takes a fast node from one that has none: a task goes to the node on which it is dear least, and a second of a
-/// node is the dearer the faster it is and the more of the fleet is busy. And who waits at a busy node cannot be overtaken: a task goes to a
-/// node only when that is free by the time its input is there, and until then waits, the earliest deadline first.
+/// A job with time to spare takes a fast node from one that has none: a task goes to the node that is cheapest for it, and a second for which
+/// it holds a slot, also while its input is on the way, is the dearer the faster the node is and the more of the fleet is busy. And who waits
+/// at a busy node cannot be overtaken: a task goes to a node only when that is free by the time its input is there, and until then waits, the
+/// earliest deadline first.
 #[derive(Clone, Debug, Default)]
 pub struct Triage {
     settings: TriageSettings,
