@@ -68,8 +68,8 @@ fn in_a_busy_fleet_who_has_time_leaves_the_fast_node() {
     let strict = [job(0, &[10.0], 21.0)];
     assert_eq!(one(&place(&busy, &strict), 0), (Some(0), slack(11.0)));
     // Nor does the first task take all the time of the second.
-    let two = [job(0, &[10.0, 10.0], 38.0)];
-    assert_eq!(one(&place(&busy, &two), 0), (Some(0), slack(18.0)));
+    let two = [job(0, &[10.0, 10.0], 42.0)];
+    assert_eq!(one(&place(&busy, &two), 0), (Some(0), slack(22.0)));
 }
 
 #[test]
@@ -111,6 +111,23 @@ fn of_those_that_do_not_fit_the_largest_are_set_aside() {
     let decisions = policy.place(1.0, &jobs, &fleet);
     assert_eq!(one(&decisions, 0), (None, Reason::SetAside));
     assert_eq!(one(&policy.place(1.0, &jobs[..1], &fleet), 0).0, Some(0));
+}
+
+#[test]
+fn a_job_that_is_set_aside_leaves_a_tenth_of_the_nodes_free() {
+    let jobs = [job(0, &[40.0], 50.0)];
+    let wake = |held| Triage::default().wake(0.0, &jobs, &fleet(&[(1.0, 10, held, 99.0)]));
+    assert_eq!(one(&wake(9), 0), (None, Reason::SetAside));
+    assert_eq!(one(&wake(8), 0).0, Some(0));
+}
+
+#[test]
+fn no_slot_is_held_for_an_input_where_another_is_free_just_in_time() {
+    let mut far = job(0, &[10.0], 60.0);
+    far.origin = 2;
+    far.tasks[0].inputs[0].bytes = 500;
+    let fleet = fleet(&[(1.0, 1, 0, 0.0), (1.0, 1, 1, 5.0), (1.0, 1, 1, 99.0)]);
+    assert_eq!(one(&place(&fleet, &[far]), 0).0, Some(1));
 }
 
 #[test]
