@@ -1,4 +1,4 @@
-//! Study `clusterless`: workflows with deadlines on six clusters at the edge, five policies.
+//! Study `clusterless`: workflows with deadlines on six clusters at the edge, six policies.
 //!
 //! - `deadline_met_share.{uniform,skewed,dynamic}`: jobs that ended by arrival + deadline over all that came, with our policy, `triage`;
 //!   bound by the published figures of ClusterLess less some points.

@@ -85,10 +85,10 @@ impl LogLines {
     }
 
     fn emit(&self, line: &[u8]) {
-        let text = String::from_utf8_lossy(line);
         if !tracing::enabled!(target: "plugin", tracing::Level::INFO) {
             return;
         }
+        let text = String::from_utf8_lossy(line);
         let text = one_line(text.trim_end());
         if self.limit.takes(&self.plugin, text.len()) {
             tracing::info!(target: "plugin", plugin = &*self.plugin, stream = self.stream, "{text}");

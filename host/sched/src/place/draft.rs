@@ -39,6 +39,23 @@ impl Estimate {
     }
 }
 
+/// A node and what is expected there, with what ranks it: less is better.
+pub(super) type Way<R> = (R, usize, Estimate);
+
+/// The best of these, the first of those that are alike, and the runner-up.
+pub(super) fn two_best<R: PartialOrd>(ways: impl Iterator<Item = Way<R>>) -> [Option<Way<R>>; 2] {
+    let (mut best, mut second) = (None, None);
+    for way in ways {
+        let beats = |other: &Option<Way<R>>| other.as_ref().is_none_or(|other| way.0 < other.0);
+        if beats(&best) {
+            second = best.replace(way);
+        } else if beats(&second) {
+            second = Some(way);
+        }
+    }
+    [best, second]
+}
+
 impl<'a> Draft<'a> {
     pub(super) const fn new(fleet: &'a Fleet, jobs: &'a [Job], now: f64) -> Self {
         Self {

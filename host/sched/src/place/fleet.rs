@@ -268,6 +268,11 @@ impl Fleet {
         Ok(())
     }
 
+    /// The speed of the fastest node.
+    pub fn fastest(&self) -> f64 {
+        self.nodes.iter().map(|node| node.speed).fold(0.0, f64::max)
+    }
+
     /// When bytes that lie at a node from some time on are at another one; nothing where the two never meet for long enough.
     pub fn arrival(&self, from: usize, to: usize, bytes: u64, mut at: f64) -> Option<f64> {
         if from == to {

@@ -1,6 +1,6 @@
 //! List scheduling: tasks in an order, each to the node that a rule likes best. What most comparators are made of.
 
-use super::draft::{Draft, Estimate};
+use super::draft::{Draft, Estimate, Way, two_best};
 use super::{Candidate, Decision, Fleet, Job, Place, Reason};
 use serde::{Deserialize, Serialize};
 
@@ -76,28 +76,13 @@ impl<R: Rule> List<R> {
         if self.binding == Binding::Start && !nodes.any(goes_now) {
             return None;
         }
-        let mut best: [Option<([f64; 2], usize, Estimate)>; 2] = [None, None];
-        for node in 0..draft.fleet.nodes.len() {
-            if !self.rule.allows(draft, task, node) {
-                continue;
-            }
-            let Some(estimate) = draft.estimate(task.0, task.1, node) else {
-                continue;
-            };
-            let score = self.rule.score(draft, task, node, &estimate);
-            let beats = |other: &Option<([f64; 2], usize, Estimate)>| {
-                other.as_ref().is_none_or(|(other, ..)| score < *other)
-            };
-            if beats(&best[0]) {
-                best[1] = best[0].replace((score, node, estimate));
-            } else if beats(&best[1]) {
-                best[1] = Some((score, node, estimate));
-            }
-        }
-        let [first, second] = best;
-        let candidate = |found: Option<([f64; 2], usize, Estimate)>| {
-            found.map(|(score, node, estimate)| estimate.at(node, score[0]))
-        };
+        let nodes = (0..draft.fleet.nodes.len()).filter(|&node| self.rule.allows(draft, task, node));
+        let [first, second] = two_best(nodes.filter_map(|node| {
+            let estimate = draft.estimate(task.0, task.1, node)?;
+            Some((self.rule.score(draft, task, node, &estimate), node, estimate))
+        }));
+        let candidate =
+            |found: Option<Way<[f64; 2]>>| found.map(|(score, node, estimate)| estimate.at(node, score[0]));
         let decision = |chosen, reason| Decision {
             job: draft.jobs[task.0].id,
             task: task.1,

@@ -1,4 +1,4 @@
-use super::intra::{best_two, is_late};
+use super::intra::best_two;
 use super::{Offload, home};
 use crate::place::draft::Draft;
 use crate::place::{Candidate, Decision, Reason};
@@ -103,4 +103,11 @@ pub(super) fn send(
         });
     }
     decisions
+}
+
+/// Whether a job is late if a function of it is done then, however fast the nodes are on which the others run.
+fn is_late(draft: &Draft<'_>, job: usize, task: usize, finish: f64) -> bool {
+    let (of, speed) = (&draft.jobs[job], draft.fleet.fastest());
+    let after = of.upward_ranks(speed, f64::INFINITY)[task] - of.tasks[task].work / speed;
+    of.deadline.is_some_and(|deadline| finish + after > deadline)
 }

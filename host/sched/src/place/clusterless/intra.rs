@@ -1,5 +1,5 @@
 use super::{ClusterLessSettings, home};
-use crate::place::draft::{Draft, Estimate};
+use crate::place::draft::{Draft, Estimate, two_best};
 use crate::place::{Candidate, Decision, Mode, Reason, State};
 
 /// How dear a function may start.
@@ -172,24 +172,6 @@ fn ready(draft: &Draft<'_>, job: usize) -> impl Iterator<Item = usize> {
     (0..of.tasks.len()).filter(ready)
 }
 
-/// Seconds of the longest way from the end of a function to the end of its job, on the fastest node.
-fn rest(draft: &Draft<'_>, job: usize, task: usize) -> f64 {
-    let speed = fastest(draft);
-    let of = &draft.jobs[job];
-    of.upward_ranks(speed, f64::INFINITY)[task] - of.tasks[task].work / speed
-}
-
-/// Whether a job is late if a function of it is done then, however fast the others are.
-pub(super) fn is_late(draft: &Draft<'_>, job: usize, task: usize, finish: f64) -> bool {
-    let deadline = draft.jobs[job].deadline.unwrap_or(f64::INFINITY);
-    finish + rest(draft, job, task) > deadline
-}
-
-fn fastest(draft: &Draft<'_>) -> f64 {
-    let speeds = draft.fleet.nodes.iter().map(|node| node.speed);
-    speeds.fold(f64::MIN_POSITIVE, f64::max)
-}
-
 impl Schedule {
     fn make(draft: &Draft<'_>, job: usize, workers: &[usize], caps: &[Cap]) -> Self {
         let mut draft = draft.clone();
@@ -231,22 +213,16 @@ pub(super) fn best_two(
     workers: &[usize],
     allowed: impl Fn(Mode) -> bool,
 ) -> Option<(usize, Estimate, Option<Candidate>)> {
-    let mut best: Option<(usize, Estimate)> = None;
-    let mut second: Option<(usize, Estimate)> = None;
-    for &node in workers {
-        let Some(way) = draft.estimate_if(job, task, node, &allowed) else {
-            continue;
-        };
-        let beats =
-            |other: &Option<(usize, Estimate)>| other.is_none_or(|(_, other)| way.finish < other.finish);
-        if beats(&best) {
-            second = best.replace((node, way));
-        } else if beats(&second) {
-            second = Some((node, way));
-        }
-    }
-    let (node, estimate) = best?;
-    Some((node, estimate, second.map(|(node, way)| way.at(node, way.finish))))
+    let [best, second] = two_best(workers.iter().filter_map(|&node| {
+        let way = draft.estimate_if(job, task, node, &allowed)?;
+        Some((way.finish, node, way))
+    }));
+    let (_, node, estimate) = best?;
+    Some((
+        node,
+        estimate,
+        second.map(|(finish, node, way)| way.at(node, finish)),
+    ))
 }
 
 /// The workers of a cluster; of very many, those that have a free slot first.

@@ -1,6 +1,5 @@
 use super::TriageSettings;
 use super::best::Best;
-use super::choice::counted;
 use crate::place::State;
 use crate::place::draft::Draft;
 use std::collections::{BTreeSet, BinaryHeap};
@@ -10,7 +9,12 @@ use std::collections::{BTreeSet, BinaryHeap};
 /// Management Science 15, 1968). All nodes together are the machine; what has a node already does not count; and a job must have begun when
 /// what is left of it takes until its deadline.
 pub(super) fn set_aside(draft: &Draft<'_>, settings: &TriageSettings) -> BTreeSet<u64> {
-    let (fastest, nodes) = counted(draft.fleet, settings.slowest);
+    let fastest = draft.fleet.fastest();
+    let nodes = draft
+        .fleet
+        .nodes
+        .iter()
+        .filter(|node| settings.counts(node, fastest));
     let speed: f64 = nodes.map(|node| node.speed * node.slots.len() as f64).sum();
     let capacity = settings.capacity * speed;
 

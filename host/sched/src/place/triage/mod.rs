@@ -5,10 +5,10 @@ mod best;
 mod choice;
 
 use super::draft::Draft;
-use super::{Decision, Fleet, Job, Place, Reason, State};
+use super::{Decision, Fleet, Job, Node, Place, Reason, State};
 use aside::set_aside;
 use best::Best;
-use choice::Nodes;
+use choice::{Nodes, left_over};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 
@@ -63,6 +63,13 @@ impl Default for TriageSettings {
     }
 }
 
+impl TriageSettings {
+    /// Whether a node counts for what the fleet can do.
+    fn counts(&self, node: &Node, fastest: f64) -> bool {
+        node.speed >= self.slowest * fastest
+    }
+}
+
 /// What is hoped of a job: that it is in time, that it is where there is room, nothing.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 enum Hope {
@@ -90,7 +97,7 @@ impl Triage {
                 let found = match hope {
                     Hope::Aside if !nodes.has_room(draft) => None,
                     Hope::Kept | Hope::Aside => nodes.in_time(draft, job, task, &best),
-                    Hope::Lost => nodes.left_over(draft, job, task),
+                    Hope::Lost => left_over(draft, job, task),
                 };
                 let (chosen, runner_up) = found.unzip();
                 let reason = match (hope, chosen) {

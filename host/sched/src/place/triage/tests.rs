@@ -1,5 +1,5 @@
 use super::*;
-use crate::place::{Component, Input, Node, Task};
+use crate::place::{Component, Input, Task};
 use karman_types::NodeId;
 
 /// Nodes of one cluster: speed, slots, how many of them are held until then.
