@@ -1,5 +1,5 @@
 use crate::tables::{BUNDLES, MODELS, PENDING, PLUGINS, POLICIES, VISITING, list};
-use crate::{Model, Plugin, Slices, Store, StoreError, Visitor, files, limits};
+use crate::{Model, Plugin, Slices, Store, StoreError, Visitor, files, limits, room};
 use bytes::Bytes;
 use karman_types::Digest;
 use redb::{ReadableTable, ReadableTableMetadata, WriteTransaction};
@@ -95,6 +95,7 @@ impl Blobs<'_> {
         own: impl FnOnce(&WriteTransaction, Digest) -> Result<(T, Vec<Digest>), StoreError>,
     ) -> Result<T, StoreError> {
         limits::at_most("blob", bytes.len(), self.0.limits().blob.0)?;
+        room::take(self.0.dir(), bytes.len() as u64)?;
         let digest = Digest::of(bytes);
         let _guard = self.0.files().lock();
         self.record(|_| Ok(((), vec![digest])))?;
@@ -118,7 +119,7 @@ impl Blobs<'_> {
         disown: impl FnOnce(&WriteTransaction) -> Result<(T, Vec<Digest>), StoreError>,
     ) -> Result<T, StoreError> {
         let _guard = self.0.files().lock();
-        let released = self.record(disown)?;
+        let released = self.0.tables().write_anyway(|txn| recorded(txn, disown))?;
         self.settle().ok();
         Ok(released)
     }
@@ -128,14 +129,7 @@ impl Blobs<'_> {
         &self,
         change: impl FnOnce(&WriteTransaction) -> Result<(T, Vec<Digest>), StoreError>,
     ) -> Result<T, StoreError> {
-        self.0.tables().write(|txn| {
-            let (result, digests) = change(txn)?;
-            let mut pending = txn.open_table(PENDING)?;
-            for digest in digests {
-                pending.insert(digest.as_bytes(), ())?;
-            }
-            Ok(result)
-        })
+        self.0.tables().write(|txn| recorded(txn, change))
     }
 
     /// Removes the pending files that have no owner.
@@ -174,7 +168,7 @@ impl Blobs<'_> {
                 _ => self.0.sliced().lock().retain(|slices| slices.digest() != digest),
             }
         }
-        self.0.tables().write(|txn| {
+        self.0.tables().write_anyway(|txn| {
             txn.open_table(PENDING)?.retain(|_, ()| false)?;
             Ok(())
         })
@@ -188,6 +182,19 @@ impl Blobs<'_> {
     fn place(&self, digest: &Digest) -> PathBuf {
         self.0.dir().join("blobs").join(digest.to_string())
     }
+}
+
+/// Changes records; the digests that come back may be without an owner afterwards.
+fn recorded<T>(
+    txn: &WriteTransaction,
+    change: impl FnOnce(&WriteTransaction) -> Result<(T, Vec<Digest>), StoreError>,
+) -> Result<T, StoreError> {
+    let (result, digests) = change(txn)?;
+    let mut pending = txn.open_table(PENDING)?;
+    for digest in digests {
+        pending.insert(digest.as_bytes(), ())?;
+    }
+    Ok(result)
 }
 
 fn missing(path: &std::path::Path, error: std::io::Error) -> StoreError {

@@ -1,12 +1,13 @@
-//! The file of the database, which is opened anew after the disk was full.
+//! The file of the database, which is opened anew after the disk has refused something.
 //!
-//! After an error of the disk redb does nothing more until it is opened again. An error for want of space leaves no doubt of what is on the
-//! disk: the transaction is wholly there or not at all, and the file says which. So it is opened anew, and the node goes on when there is
-//! room. After any other error nobody knows what of it the disk has: that is for whoever starts the node again.
+//! After an error of the disk redb does nothing more until it is opened again, reading included. Where the error leaves no doubt of what is
+//! on the disk, as when it is full, the file is opened anew, and the node goes on as soon as it can. Where it does, nobody knows what of
+//! the last transaction the disk has: that is for whoever starts the node again.
 
 use crate::StoreError;
+use crate::disk::{Fault, Faults};
 use parking_lot::{Mutex, RwLock};
-use redb::{Database, DatabaseError, ReadTransaction, ReadableDatabase, WriteTransaction};
+use redb::{Database, DatabaseError, ReadTransaction, ReadableDatabase, StorageError, WriteTransaction};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -14,29 +15,28 @@ use std::time::{Duration, Instant};
 /// The least time from one opening to the next: it takes as long as there is much in the file.
 const PAUSE: Duration = Duration::from_secs(5);
 
-type Open = Box<dyn Fn() -> Result<Database, DatabaseError> + Send + Sync>;
+type Open = Box<dyn Fn(&Faults) -> Result<Database, DatabaseError> + Send + Sync>;
+type HasRoom = Box<dyn Fn() -> bool + Send + Sync>;
 
 /// A database, and how it is opened.
 pub(crate) struct File {
     path: PathBuf,
     open: Open,
+    /// Whether the disk has room for a transaction. Nothing is written where it has none: what is never begun need not be mended.
+    has_room: HasRoom,
     pause: Duration,
-    /// Nothing where it could not be opened anew. Whoever writes holds the lock. Who reads while it is opened anew gets an error, and tries
-    /// again.
+    /// Nothing where it could not be opened anew. Whoever writes holds the lock. Who reads while it is opened anew waits.
     database: RwLock<Option<Database>>,
-    /// What was wrong with the last transaction.
-    failed: Mutex<Option<Failed>>,
+    /// What has failed since it was opened.
+    faults: Faults,
+    state: Mutex<State>,
 }
 
-#[derive(Clone)]
-struct Failed {
-    /// Whether the disk was full.
-    full: bool,
-    /// What the error said, where it was another.
-    says: String,
-    /// Whether it has to be opened anew.
-    shut: bool,
-    /// When that was tried.
+#[derive(Default)]
+struct State {
+    /// Why nothing can be written, until something was.
+    trouble: Option<String>,
+    /// When it was last opened anew, or that was tried.
     tried: Option<Instant>,
 }
 
@@ -47,14 +47,18 @@ impl File {
     /// What redb says.
     pub(crate) fn open(
         path: &Path,
-        open: impl Fn() -> Result<Database, DatabaseError> + Send + Sync + 'static,
+        has_room: impl Fn() -> bool + Send + Sync + 'static,
+        open: impl Fn(&Faults) -> Result<Database, DatabaseError> + Send + Sync + 'static,
     ) -> Result<Self, DatabaseError> {
+        let faults = Faults::default();
         Ok(Self {
             path: path.into(),
             pause: PAUSE,
-            database: RwLock::new(Some(open()?)),
+            database: RwLock::new(Some(open(&faults)?)),
             open: Box::new(open),
-            failed: Mutex::default(),
+            has_room: Box::new(has_room),
+            faults,
+            state: Mutex::default(),
         })
     }
 
@@ -62,7 +66,7 @@ impl File {
         self.mend();
         // Those who write may read meanwhile, whoever waits for the lock.
         let database = self.database.read_recursive();
-        let database = database.as_ref().ok_or_else(|| self.full())?;
+        let database = database.as_ref().ok_or_else(|| self.closed())?;
         Ok(database.begin_read()?)
     }
 
@@ -71,50 +75,70 @@ impl File {
         &self,
         change: impl FnOnce(&WriteTransaction) -> Result<T, StoreError>,
     ) -> Result<T, StoreError> {
+        if !(self.has_room)() {
+            let full = self.refused(io::ErrorKind::StorageFull);
+            self.state.lock().trouble = Some(full.to_string());
+            return Err(full);
+        }
+        self.write_anyway(change)
+    }
+
+    /// The same on a full disk too, for what frees room there: what the file has already may do for it.
+    pub(crate) fn write_anyway<T>(
+        &self,
+        change: impl FnOnce(&WriteTransaction) -> Result<T, StoreError>,
+    ) -> Result<T, StoreError> {
         self.mend();
         let database = self.database.read_recursive();
-        let database = database.as_ref().ok_or_else(|| self.full())?;
+        let database = database.as_ref().ok_or_else(|| self.closed())?;
         let written = written(database, change).map_err(|error| self.note(error))?;
         // Another one may have failed just now.
-        self.failed.lock().take_if(|failed| !failed.shut);
+        if self.faults.lock().is_none() {
+            self.state.lock().trouble = None;
+        }
         Ok(written)
     }
 
-    /// Why nothing can be written, as far as the last transaction has shown.
+    /// Why nothing can be written, as far as is known.
     pub(crate) fn trouble(&self) -> Option<String> {
-        let failed = self.failed.lock();
-        failed.as_ref().map(|failed| match failed.full {
-            true => self.full().to_string(),
-            false => failed.says.clone(),
-        })
+        let fault = self.faults.lock().clone();
+        let trouble = self.state.lock().trouble.clone();
+        trouble.or_else(|| Some(self.told(fault?).to_string()))
     }
 
     /// Remembers an error of the disk, and says what it means.
     fn note(&self, error: StoreError) -> StoreError {
-        let StoreError::Database(of) = &error else {
+        let StoreError::Database(_) = &error else {
             return error;
         };
-        let mut failed = self.failed.lock();
-        let full = match &**of {
-            redb::Error::Io(of) => is_full(of),
-            // It is told no better a second time.
-            redb::Error::PreviousIo => failed.as_ref().is_some_and(|failed| failed.full && failed.shut),
-            _ => return error,
-        };
-        *failed = Some(Failed {
-            full,
-            says: error.to_string(),
-            shut: true,
-            tried: failed.as_ref().and_then(|failed| failed.tried),
-        });
-        match full {
-            true => self.full(),
-            false => error,
+        let fault = self.faults.lock().clone();
+        let Some(fault) = fault else { return error };
+        let told = self.told(fault);
+        self.state.lock().trouble = Some(told.to_string());
+        told
+    }
+
+    /// What a fault means for whoever meets it.
+    fn told(&self, fault: Fault) -> StoreError {
+        match fault {
+            Fault::Refused(kind) => self.refused(kind),
+            Fault::Unread(says) => StoreError::io(&self.path)(io::Error::other(says)),
+            Fault::Unsure(says) => StoreError::Shut {
+                path: self.path.clone(),
+                says,
+            },
         }
     }
 
-    fn full(&self) -> StoreError {
-        StoreError::io(&self.path)(io::ErrorKind::StorageFull.into())
+    fn refused(&self, kind: io::ErrorKind) -> StoreError {
+        StoreError::io(&self.path)(kind.into())
+    }
+
+    /// Why there is no database.
+    fn closed(&self) -> StoreError {
+        let fault = self.faults.lock().clone();
+        let closed = || StoreError::Database(Box::new(redb::Error::DatabaseClosed));
+        fault.map_or_else(closed, |fault| self.told(fault))
     }
 
     /// Opens the database anew where that may help.
@@ -131,34 +155,34 @@ impl File {
         }
         // It has to be closed before: only one may have the file.
         *database = None;
-        let opened = (self.open)();
-        if let Some(failed) = &mut *self.failed.lock() {
-            failed.shut = opened.is_err();
-            failed.tried = Some(Instant::now());
-            if let Err(error) = &opened {
-                // What another error means nobody knows.
-                failed.full =
-                    matches!(error, DatabaseError::Storage(redb::StorageError::Io(error)) if is_full(error));
-                failed.says = format!("the database cannot be opened again: {error}; restart the node");
-            }
-        }
+        let fault = self.faults.lock().take();
+        let opened = (self.open)(&self.faults);
+        let mut state = self.state.lock();
+        state.tried = Some(Instant::now());
         match opened {
             Ok(opened) => {
-                tracing::info!(path = %self.path.display(), "the database is opened anew after the disk was full");
+                tracing::info!(path = %self.path.display(), "the database is opened anew after an error of the disk");
                 *database = Some(opened);
             }
             Err(error) => {
-                tracing::warn!(path = %self.path.display(), %error, "the database is not opened anew yet");
+                tracing::warn!(path = %self.path.display(), %error, "the database cannot be opened anew yet");
+                state.trouble = Some(format!("the database cannot be opened anew: {error}"));
+                let mut faults = self.faults.lock();
+                *faults = faults.take().or(fault);
+                if let DatabaseError::Storage(StorageError::Corrupted(says)) = error {
+                    *faults = Some(Fault::Unsure(says));
+                }
             }
         }
     }
 
     fn may_open(&self) -> bool {
-        let failed = self.failed.lock();
-        failed.as_ref().is_some_and(|failed| {
-            let rested = failed.tried.is_none_or(|tried| tried.elapsed() >= self.pause);
-            failed.full && failed.shut && rested
-        })
+        let may = match &*self.faults.lock() {
+            Some(Fault::Refused(_)) => (self.has_room)(),
+            Some(Fault::Unread(_)) => true,
+            Some(Fault::Unsure(_)) | None => false,
+        };
+        may && self.state.lock().tried.is_none_or(|tried| tried.elapsed() >= self.pause)
     }
 }
 
@@ -172,68 +196,77 @@ fn written<T>(
     Ok(result)
 }
 
-/// Whether an error says that the disk, or this user's part of it, has no room.
-pub(crate) fn is_full(error: &io::Error) -> bool {
-    matches!(
-        error.kind(),
-        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded
-    )
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use karman_types::ErrorKind;
+    use crate::disk::Disk;
     use redb::backends::InMemoryBackend;
     use redb::{StorageBackend, TableDefinition};
     use std::sync::Arc;
+    use std::sync::atomic::{AtomicBool, Ordering};
 
     const TABLE: TableDefinition<'_, u64, &[u8]> = TableDefinition::new("table");
 
     /// A disk that outlives the database on it.
     #[derive(Clone, Debug, Default)]
-    struct Disk {
+    struct Medium {
         bytes: Arc<InMemoryBackend>,
-        refuses: Arc<Mutex<Option<io::ErrorKind>>>,
+        refuses: Arc<Mutex<Refuses>>,
     }
 
-    impl Disk {
-        fn takes(&self) -> io::Result<()> {
-            let refuses = *self.refuses.lock();
-            refuses.map_or(Ok(()), |kind| Err(kind.into()))
-        }
+    #[derive(Debug, Default)]
+    struct Refuses {
+        reads: Option<io::ErrorKind>,
+        writes: Option<io::ErrorKind>,
+        syncs: Option<io::ErrorKind>,
     }
 
-    impl StorageBackend for Disk {
+    fn takes(refuses: Option<io::ErrorKind>) -> io::Result<()> {
+        refuses.map_or(Ok(()), |kind| Err(kind.into()))
+    }
+
+    impl StorageBackend for Medium {
         fn len(&self) -> io::Result<u64> {
             self.bytes.len()
         }
 
         fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
+            takes(self.refuses.lock().reads)?;
             self.bytes.read(offset, out)
         }
 
         fn set_len(&self, len: u64) -> io::Result<()> {
-            self.takes()?;
+            takes(self.refuses.lock().writes)?;
             self.bytes.set_len(len)
         }
 
         fn sync_data(&self) -> io::Result<()> {
+            takes(self.refuses.lock().syncs)?;
             self.bytes.sync_data()
         }
 
         fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
-            self.takes()?;
+            takes(self.refuses.lock().writes)?;
             self.bytes.write(offset, data)
         }
     }
 
-    fn on(disk: &Disk) -> File {
-        let disk = disk.clone();
-        let open = move || Database::builder().create_with_backend(disk.clone());
+    fn on(medium: &Medium) -> File {
+        with_room(medium, || true)
+    }
+
+    fn with_room(medium: &Medium, has_room: impl Fn() -> bool + Send + Sync + 'static) -> File {
+        let medium = medium.clone();
+        let open = move |faults: &Faults| {
+            let mut builder = Database::builder();
+            // Without a cache every page is read from the disk.
+            builder.set_cache_size(0);
+            builder.create_with_backend(Disk::new(medium.clone(), faults))
+        };
         File {
             pause: Duration::ZERO,
-            ..File::open(Path::new("/node/state.redb"), open).unwrap()
+            ..File::open(Path::new("/node/state.redb"), has_room, open).unwrap()
         }
     }
 
@@ -250,32 +283,85 @@ mod tests {
     }
 
     #[test]
-    fn it_goes_on_when_a_full_disk_has_room_again() {
-        let disk = Disk::default();
-        let file = on(&disk);
-        put(&file, 1).unwrap();
-        *disk.refuses.lock() = Some(io::ErrorKind::StorageFull);
-        for _ in 0..3 {
-            let error = put(&file, 2).unwrap_err();
-            assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
-            assert!(error.to_string().ends_with("; free space there"), "{error}");
+    fn it_goes_on_when_a_disk_takes_something_again() {
+        for (kind, advice) in [
+            (io::ErrorKind::StorageFull, "; free space there"),
+            (io::ErrorKind::ReadOnlyFilesystem, "mount it for writing"),
+        ] {
+            let medium = Medium::default();
+            let file = on(&medium);
+            put(&file, 1).unwrap();
+            medium.refuses.lock().writes = Some(kind);
+            for _ in 0..3 {
+                let error = put(&file, 2).unwrap_err();
+                assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+                assert!(error.to_string().contains(advice), "{error}");
+            }
+            assert!(file.trouble().unwrap().contains("/node/state.redb"));
+            medium.refuses.lock().writes = None;
+            put(&file, 3).unwrap();
+            assert_eq!(file.trouble(), None);
+            assert_eq!([1, 2, 3].map(|key| has(&file, key)), [true, false, true]);
         }
-        assert!(file.trouble().unwrap().contains("/node/state.redb"));
-        *disk.refuses.lock() = None;
-        put(&file, 3).unwrap();
-        assert_eq!(file.trouble(), None);
-        assert_eq!([1, 2, 3].map(|key| has(&file, key)), [true, false, true]);
     }
 
     #[test]
-    fn after_another_error_of_the_disk_it_stays_shut() {
-        let disk = Disk::default();
-        let file = on(&disk);
-        *disk.refuses.lock() = Some(io::ErrorKind::Other);
-        put(&file, 1).unwrap_err();
-        *disk.refuses.lock() = None;
+    fn where_there_is_no_room_nothing_is_begun_and_all_of_it_reads() {
+        let (medium, room) = (Medium::default(), Arc::new(AtomicBool::new(true)));
+        let has_room = room.clone();
+        let file = with_room(&medium, move || has_room.load(Ordering::Relaxed));
+        put(&file, 1).unwrap();
+        room.store(false, Ordering::Relaxed);
         let error = put(&file, 2).unwrap_err();
-        assert!(error.to_string().contains("restart the node"), "{error}");
+        assert!(error.to_string().ends_with("; free space there"), "{error}");
         assert!(file.trouble().is_some());
+        assert_eq!([1, 2].map(|key| has(&file, key)), [true, false]);
+        // What frees room is written.
+        file.write_anyway(|txn| Ok(txn.open_table(TABLE)?.remove(1).map(drop)?)).unwrap();
+        assert!(!has(&file, 1));
+        room.store(true, Ordering::Relaxed);
+        put(&file, 2).unwrap();
+        assert_eq!(file.trouble(), None);
+    }
+
+    #[test]
+    fn what_could_not_be_read_is_read_again() {
+        let medium = Medium::default();
+        let file = on(&medium);
+        put(&file, 1).unwrap();
+        medium.refuses.lock().reads = Some(io::ErrorKind::Other);
+        let read = || -> Result<bool, StoreError> {
+            let table = file.read()?.open_table(TABLE)?;
+            Ok(table.get(1)?.is_some())
+        };
+        let error = read().unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+        assert!(file.trouble().is_some());
+        medium.refuses.lock().reads = None;
+        assert!(read().unwrap());
+        put(&file, 2).unwrap();
+        assert_eq!(file.trouble(), None);
+    }
+
+    #[test]
+    fn after_an_error_that_leaves_a_doubt_it_stays_shut() {
+        let writes = |refuses: &mut Refuses, kind| refuses.writes = kind;
+        // What was written before a sync that fails may be lost, whatever the reason.
+        let syncs = |refuses: &mut Refuses, kind| refuses.syncs = kind;
+        let ways: [(fn(&mut Refuses, _), _); 2] = [
+            (writes, io::ErrorKind::Other),
+            (syncs, io::ErrorKind::StorageFull),
+        ];
+        for (refuse, kind) in ways {
+            let medium = Medium::default();
+            let file = on(&medium);
+            refuse(&mut medium.refuses.lock(), Some(kind));
+            put(&file, 1).unwrap_err();
+            refuse(&mut medium.refuses.lock(), None);
+            let error = put(&file, 2).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+            assert!(error.to_string().contains("start the node again"), "{error}");
+            assert!(file.trouble().is_some());
+        }
     }
 }

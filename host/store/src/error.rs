@@ -1,6 +1,7 @@
 use crate::StoreLimits;
-use crate::database::is_full;
+use crate::disk::{is_full, takes_nothing};
 use karman_types::{Digest, ErrorKind, Grant};
+use rustix::io::Errno;
 use semver::Version;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -223,6 +224,14 @@ pub enum StoreError {
         /// What the system said.
         source: io::Error,
     },
+    /// The disk failed in a way that leaves a doubt of what it has.
+    #[error("{}: the disk failed ({says}), and what it has of the last change is not known; start the node again", path.display())]
+    Shut {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        says: String,
+    },
     /// The database refused.
     #[error("state database: {0}; {remedy}", remedy = remedy(.0))]
     Database(#[source] Box<redb::Error>),
@@ -234,13 +243,7 @@ impl StoreError {
         match self {
             Self::Limit { .. } | Self::Full { .. } => ErrorKind::Limit,
             Self::Io { source, .. } if source.kind() == io::ErrorKind::PermissionDenied => ErrorKind::Denied,
-            Self::Io { source, .. } if is_full(source) => ErrorKind::Unavailable,
-            Self::Database(error) if matches!(&**error, redb::Error::Io(error) if is_full(error)) => {
-                ErrorKind::Unavailable
-            }
-            Self::Database(error) if matches!(&**error, redb::Error::DatabaseClosed) => {
-                ErrorKind::Unavailable
-            }
+            _ if self.is_of_disk() => ErrorKind::Unavailable,
             Self::Shared { .. }
             | Self::Name { .. }
             | Self::ModelName { .. }
@@ -253,6 +256,22 @@ impl StoreError {
             | Self::StillGranted { .. } => ErrorKind::Invalid,
             Self::Receiving { .. } => ErrorKind::Unavailable,
             _ => ErrorKind::Internal,
+        }
+    }
+
+    /// Whether the disk did not take or give something: that is the fault of nobody who asked, and passes.
+    pub fn is_of_disk(&self) -> bool {
+        match self {
+            Self::Io { source, .. } => {
+                let failed = source.raw_os_error() == Some(Errno::IO.raw_os_error());
+                failed || takes_nothing(source) || source.kind() == io::ErrorKind::Other
+            }
+            Self::Shut { .. } => true,
+            Self::Database(error) => matches!(
+                &**error,
+                redb::Error::Io(_) | redb::Error::PreviousIo | redb::Error::DatabaseClosed
+            ),
+            _ => false,
         }
     }
 
@@ -272,6 +291,7 @@ fn advice(error: &io::Error) -> &'static str {
             "; run this as the user whose node it is (`sudo -u USER karman …`)"
         }
         _ if is_full(error) => "; free space there",
+        io::ErrorKind::ReadOnlyFilesystem => "; mount it for writing (`dmesg` may say why it is not)",
         _ => "",
     }
 }
@@ -279,9 +299,9 @@ fn advice(error: &io::Error) -> &'static str {
 /// What to do about an error of the database.
 fn remedy(error: &redb::Error) -> &'static str {
     match error {
-        redb::Error::Io(error) if is_full(error) => "free space on that disk",
-        redb::Error::PreviousIo => "free space on that disk if it is full, else restart the node",
-        redb::Error::DatabaseClosed => "it is opened anew: try again",
+        redb::Error::Io(_) | redb::Error::PreviousIo | redb::Error::DatabaseClosed => {
+            "the disk has just failed, and it is opened anew where that helps: try again"
+        }
         _ => "after an error of the disk, restart the node",
     }
 }

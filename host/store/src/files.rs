@@ -17,9 +17,13 @@ const STICKY: u32 = 0o1000;
 /// # Errors
 /// [`StoreError::Shared`] for one that many users share: it is left to them.
 pub(crate) fn private_dir(dir: &Path) -> Result<(), StoreError> {
-    let mode = fs::metadata(dir).map_or(0, |known| known.permissions().mode());
+    let known = fs::metadata(dir).ok().filter(fs::Metadata::is_dir);
+    let mode = known.map_or(0, |known| known.permissions().mode());
     if mode & STICKY != 0 {
         return Err(StoreError::Shared { path: dir.into() });
+    }
+    if mode & 0o7777 == 0o700 {
+        return Ok(());
     }
     DirBuilder::new()
         .recursive(true)

@@ -1,5 +1,6 @@
 use crate::slices::{GROUP, groups, ranges, tree};
-use crate::{Blobs, Store, StoreError, files, limits};
+use crate::disk::is_full;
+use crate::{Blobs, Store, StoreError, files, limits, room};
 use bao_tree::io::outboard::PreOrderOutboard;
 use bao_tree::io::sync::{DecodeResponseIter, OutboardMut, WriteAt, encode_ranges_validated};
 use bao_tree::io::{BaoContentItem, DecodeError};
@@ -9,12 +10,14 @@ use std::collections::HashMap;
 use std::fs::{self, DirEntry, File, OpenOptions};
 use std::io::{self, ErrorKind};
 use std::ops::Range;
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 /// The folder in that of the store.
 const FOLDER: &str = "partial";
+/// Bytes of a block, as files are counted in.
+const BLOCK: u64 = 512;
 /// How long a blob may lie unfinished after the last of it came.
 const KEPT: Duration = Duration::from_secs(7 * 86_400);
 
@@ -22,7 +25,8 @@ const KEPT: Duration = Duration::from_secs(7 * 86_400);
 /// when it is received further: the bytes and the hashes that prove them lie side by side on the disk, and are checked
 /// against each other when it is opened, so that nothing has to be forced to the disk while it comes in.
 ///
-/// Dropped, it stays for another time; [`Store`] removes it when nothing has come for a week.
+/// Dropped, it stays for another time; [`Store`] removes it when nothing has come for a week. Where the disk has no room for it, nothing of
+/// it stays.
 #[derive(Debug)]
 pub struct Partial {
     store: Store,
@@ -30,6 +34,8 @@ pub struct Partial {
     data: File,
     hashes: PreOrderOutboard<File>,
     have: Vec<bool>,
+    /// The disk had no room for more of it.
+    full: bool,
 }
 
 /// A slice that was not taken.
@@ -55,7 +61,7 @@ impl Blobs<'_> {
     ///
     /// # Errors
     /// [`StoreError::Receiving`] while it is being received, [`StoreError::Limit`] when there is no room for it even after
-    /// others that are not being received are gone, else what the disk refused.
+    /// others that are not being received are gone, [`StoreError::Io`] when the disk has none, or refuses else.
     pub fn receive(&self, digest: Digest, size: u64) -> Result<Partial, StoreError> {
         let most = self.0.limits().blob.0;
         limits::at_most("blob", usize::try_from(size).unwrap_or(usize::MAX), most)?;
@@ -139,6 +145,14 @@ impl Partial {
     /// # Errors
     /// [`PutError::Corrupt`] at the first that does not belong here; what the disk refused.
     pub fn put(&mut self, asked: Range<u64>, slice: &[u8]) -> Result<u64, PutError> {
+        let taken = self.take(asked, slice);
+        if let Err(PutError::Store(StoreError::Io { source, .. })) = &taken {
+            self.full |= is_full(source);
+        }
+        taken
+    }
+
+    fn take(&mut self, asked: Range<u64>, slice: &[u8]) -> Result<u64, PutError> {
         let before = self.verified();
         let asked_ranges = ranges(asked.clone());
         let items = DecodeResponseIter::new(self.hashes.root, self.hashes.tree, slice, &asked_ranges);
@@ -199,6 +213,9 @@ impl Partial {
 impl Drop for Partial {
     fn drop(&mut self) {
         self.store.receiving().lock().remove(&self.digest);
+        if self.full {
+            remove(&self.store, &self.digest);
+        }
     }
 }
 
@@ -237,6 +254,7 @@ fn open(store: &Store, digest: Digest, size: u64) -> Result<Partial, StoreError>
         data,
         hashes,
         have,
+        full: false,
     })
 }
 
@@ -270,7 +288,11 @@ fn make_room(
         "partial",
         usize::try_from(taken + size).unwrap_or(usize::MAX),
         quota,
-    )
+    )?;
+    let [data, _] = paths(store, digest);
+    // What came earlier has its room already.
+    let here = fs::metadata(data).map_or(0, |data| data.blocks() * BLOCK);
+    room::take(store.dir(), size.saturating_sub(here))
 }
 
 /// Removes what was never finished, when the store is opened.

@@ -1,12 +1,14 @@
+use crate::disk::{Disk, Faults};
 use crate::keys::{Key, NodeKeys};
 use crate::tables::{FORMAT, Tables};
 use crate::{
     Blobs, Bucket, Bundles, Decisions, Grants, Keepers, Mesh, Models, NodeKey, OpenError, Plugins, Policies,
     Profiles, Runs, Secrets, Slices, StoreError, StoreLimits, Tasks, Visiting, database, files, limits,
-    partial,
+    partial, room,
 };
 use karman_types::Digest;
 use parking_lot::Mutex;
+use redb::backends::FileBackend;
 use redb::{Database, DatabaseError, StorageError};
 use std::collections::{HashMap, VecDeque};
 use std::fs::{self, File, OpenOptions, TryLockError};
@@ -320,8 +322,9 @@ fn tables(dir: &Path, limits: &StoreLimits) -> Result<(Tables, u64), OpenError> 
         path: path.clone(),
         problem,
     };
-    let file = path.clone();
-    let opened = database::File::open(&path, move || builder().open(&file));
+    let (file, folder) = (path.clone(), dir.to_path_buf());
+    let has_room = move || room::has_floor(&folder);
+    let opened = database::File::open(&path, has_room, move |faults| open(&builder(), &file, faults));
     let database = opened.map_err(|error| match error {
         DatabaseError::Storage(StorageError::Corrupted(problem)) => corrupt(problem),
         DatabaseError::Storage(StorageError::Io(error))
@@ -338,6 +341,15 @@ fn tables(dir: &Path, limits: &StoreLimits) -> Result<(Tables, u64), OpenError> 
         }
         error => error.into(),
     })
+}
+
+/// Opens a database that is there already: an empty file is none.
+fn open(builder: &redb::Builder, path: &Path, faults: &Faults) -> Result<Database, DatabaseError> {
+    let file = OpenOptions::new().read(true).write(true).open(path)?;
+    if file.metadata()?.len() == 0 {
+        return Err(io::Error::from(ErrorKind::InvalidData).into());
+    }
+    builder.create_with_backend(Disk::new(FileBackend::new(file)?, faults))
 }
 
 /// A database gets its name when it is whole: a crash while it is laid out leaves none.

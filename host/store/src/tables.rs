@@ -92,7 +92,7 @@ impl Tables {
     /// The format of a database, 0 when it is new.
     pub(crate) fn open(database: File) -> Result<(Self, u64), StoreError> {
         let tables = Self(database);
-        let format = tables.write(|txn| {
+        let format = tables.write_anyway(|txn| {
             let mut meta = txn.open_table(META)?;
             let found = meta.get("format")?.map(|format| format.value());
             if found.is_none_or(|found| found < FORMAT) {
@@ -136,6 +136,14 @@ impl Tables {
         change: impl FnOnce(&WriteTransaction) -> Result<T, StoreError>,
     ) -> Result<T, StoreError> {
         self.0.write(change)
+    }
+
+    /// The same on a full disk too, for what frees room there.
+    pub(crate) fn write_anyway<T>(
+        &self,
+        change: impl FnOnce(&WriteTransaction) -> Result<T, StoreError>,
+    ) -> Result<T, StoreError> {
+        self.0.write_anyway(change)
     }
 
     /// Whether anything can be written. After a transaction has failed that is tried.
