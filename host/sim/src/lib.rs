@@ -7,7 +7,7 @@
 //! gives the same run, event by event, and two policies under one seed meet the same arrivals and the same work.
 //!
 //! A study composes its model from parts that know nothing of each other: [`Arrivals`] of requests, a [`Station`] (a [`Queue`]
-//! before [`Servers`]), a [`Node`] with cores, memory and watts, a [`Channel`] between two of them (a
+//! before [`Servers`]), the watts of a node ([`Power`]), a [`Channel`] between two of them (a
 //! [`Line`](karman_space::Line) as the real node emulates it, or the contacts of a plan), [`Telemetry`] that comes late and
 //! imprecise, [`Failures`]. Each keeps its own integrals over time.
 //!
@@ -17,7 +17,7 @@
 //! | `simulation` | the event queue, the clock, the run |
 //! | `streams`, `shape`, `arrivals` | seeds, distributions, when requests come |
 //! | `queue`, `servers`, `station` | waiting and being served |
-//! | `node`, `channel` | cores, memory, energy; links and contacts |
+//! | `power`, `channel` | energy; links and contacts |
 //! | `telemetry`, `failures` | what is known of it, and what goes wrong |
 //! | `statistics`, `plot` | integrals over time, percentiles; curves as SVG |
 //! | `scenario` | nodes, links, models and workloads in a TOML file: [`run_scenario`] |
@@ -86,8 +86,8 @@ mod arrivals;
 mod channel;
 mod failures;
 mod instant;
-mod node;
 mod plot;
+mod power;
 mod queue;
 mod scenario;
 mod servers;
@@ -102,8 +102,8 @@ pub use arrivals::{Arrivals, ArrivalsError};
 pub use channel::{Channel, Contacts, Passage};
 pub use failures::{Failure, Failures};
 pub use instant::{Instant, seconds};
-pub use node::{Node, Power};
 pub use plot::{Curve, Plot};
+pub use power::Power;
 pub use queue::{Queue, Queued};
 pub use scenario::{
     Answer, ContactEntry, Event, ExitEntry, FailureEntry, GroupOutcome, Instead, ModelEntry, NodeGroup,

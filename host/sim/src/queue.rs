@@ -40,10 +40,9 @@ impl<J> Queue<J> {
         Some(job)
     }
 
-    /// Takes this many of the oldest out, or all there are.
-    pub fn take_many(&mut self, now: Instant, count: usize) -> Vec<Queued<J>> {
-        let count = count.min(self.jobs.len());
-        let taken = self.jobs.drain(..count).collect();
+    /// Takes all out, the oldest first.
+    pub fn take_all(&mut self, now: Instant) -> Vec<Queued<J>> {
+        let taken = self.jobs.drain(..).collect();
         self.count(now);
         taken
     }

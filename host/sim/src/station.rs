@@ -48,15 +48,7 @@ impl<J> Station<J> {
         self.queue.take(now, place)
     }
 
-    /// This many of the oldest begin together on one server, as a batch; none if none waits or no server is free.
-    pub fn start_batch(&mut self, now: Instant, count: usize) -> Vec<Queued<J>> {
-        if count == 0 || self.queue.is_empty() || !self.servers.begin(now) {
-            return Vec::new();
-        }
-        self.queue.take_many(now, count)
-    }
-
-    /// A job, or a batch, is done: its server is free.
+    /// A job is done: its server is free.
     pub fn end(&mut self, now: Instant) {
         self.servers.end(now);
     }
@@ -69,7 +61,7 @@ impl<J> Station<J> {
             self.servers.end(now);
             self.lost_in_service += 1;
         }
-        self.queue.take_many(now, usize::MAX)
+        self.queue.take_all(now)
     }
 
     /// It works again.
@@ -87,7 +79,7 @@ impl<J> Station<J> {
         self.life
     }
 
-    /// Jobs, or batches, that a failure cut off.
+    /// Jobs that a failure cut off.
     pub const fn lost_in_service(&self) -> u64 {
         self.lost_in_service
     }
@@ -115,13 +107,7 @@ mod tests {
         assert_eq!(station.start(NOW), None);
         station.end(NOW);
         assert!(station.start_at(NOW, 2).is_none());
-        let batch: Vec<i32> = station
-            .start_batch(NOW, 9)
-            .into_iter()
-            .map(|queued| queued.job)
-            .collect();
-        assert_eq!(batch, [1, 2]);
-        assert_eq!((station.servers.busy(), station.queue.len()), (2, 0));
+        assert_eq!((station.servers.busy(), station.queue.len()), (1, 2));
     }
 
     #[test]

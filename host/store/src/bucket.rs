@@ -32,21 +32,6 @@ pub struct KeyPage {
     pub next: Option<u64>,
 }
 
-/// The result of a compare-and-swap.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub enum Swap {
-    /// The value was set.
-    Done {
-        /// Its version.
-        version: u64,
-    },
-    /// Another write came first, and nothing was done.
-    Changed {
-        /// What there is now.
-        now: Option<Versioned>,
-    },
-}
-
 /// How full a bucket is.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Usage {
@@ -151,25 +136,6 @@ impl Bucket {
         self.edit(|edit| {
             keys.iter()
                 .try_for_each(|key| edit.delete(key.as_ref()).map(drop))
-        })
-    }
-
-    /// Sets a value if the key still has the version that was read; 0 stands for a key without a value.
-    ///
-    /// # Errors
-    /// Those of [`Bucket::set`]. That another write came first is no error but [`Swap::Changed`].
-    pub fn compare_and_swap(&self, key: &str, version: u64, value: &[u8]) -> Result<Swap, StoreError> {
-        self.check_entry(key, value)?;
-        self.edit(|edit| {
-            let now = edit.get(key)?;
-            match now.as_ref().map_or(0, |(version, _)| *version) == version {
-                true => Ok(Swap::Done {
-                    version: edit.put(key, value)?,
-                }),
-                false => Ok(Swap::Changed {
-                    now: now.map(|(version, value)| Versioned { value, version }),
-                }),
-            }
         })
     }
 

@@ -18,7 +18,7 @@ const NEXT_MESH_ROOT: &str = "mesh-root.next.key";
 pub struct NodeKeys {
     dir: PathBuf,
     pub(crate) node: NodeKey,
-    pub(crate) mac: Key,
+    mac: Key,
 }
 
 impl NodeKeys {

@@ -17,17 +17,17 @@
 //! - [`Store::tasks`] holds accepted tasks until their results are fetched, and applies their effects once.
 //! - [`Store::decisions`] is the log of decisions, a ring.
 //! - [`Store::keepers`] is the log of the keepers of kept tasks, where this node is one of them.
-//! - [`Store::node_key`] and [`Store::node_secret`] are made at the first start.
+//! - [`Store::node_key`] is made at the first start.
 //!
 //! ```
-//! use karman_store::{Store, Swap};
+//! use karman_store::Store;
 //!
 //! let dir = tempfile::tempdir()?;
 //! let store = Store::open(dir.path())?;
 //! let road = store.bucket("road")?;
 //! let version = road.set("last", b"pothole")?;
-//! assert_eq!(road.compare_and_swap("last", version, b"kerb")?, Swap::Done { version: version + 1 });
-//! assert_eq!(road.get("last")?.unwrap().value, "kerb");
+//! let last = road.get("last")?.unwrap();
+//! assert_eq!((&last.value[..], last.version), (&b"pothole"[..], version));
 //!
 //! store.secrets().set("token", b"s3cret")?;
 //! store.grants().allow("classify", &["nn:digits-*".parse()?])?;
@@ -67,7 +67,7 @@ mod tasks;
 mod visiting;
 
 pub use blobs::Blobs;
-pub use bucket::{Bucket, KeyPage, Swap, Usage, Versioned, incremented};
+pub use bucket::{Bucket, KeyPage, Usage, Versioned, incremented};
 pub use bundles::{Bundle, BundleOrder, BundleState, Bundles};
 pub use decisions::Decisions;
 pub use error::{OpenError, StoreError};

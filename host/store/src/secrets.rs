@@ -16,11 +16,6 @@ pub struct Secrets<'a>(pub(crate) &'a Store);
 pub struct SecretValue(Zeroizing<Vec<u8>>);
 
 impl SecretValue {
-    /// The bytes.
-    pub fn expose(&self) -> &[u8] {
-        &self.0
-    }
-
     /// The text, where it is one.
     pub fn expose_str(&self) -> Option<&str> {
         std::str::from_utf8(&self.0).ok()

@@ -205,11 +205,6 @@ impl Store {
         self.0.keys.promote_mesh_root()
     }
 
-    /// 32 random bytes that never leave this machine, for keyed MACs over what the node itself wrote.
-    pub fn node_secret(&self) -> &[u8; 32] {
-        &self.0.keys.mac
-    }
-
     /// Whether the database can be written. Once something has failed it is tried whether that is over, as it is when a full disk has
     /// room again.
     ///

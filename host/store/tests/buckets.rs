@@ -1,7 +1,7 @@
 //! Buckets against a plain map, and their bounds.
 #![allow(clippy::unwrap_used, reason = "a failed step fails the test")]
 
-use karman_store::{Store, StoreError, StoreLimits, Swap};
+use karman_store::{Store, StoreError, StoreLimits};
 use karman_types::ByteSize;
 use proptest::prelude::*;
 use std::collections::BTreeMap;
@@ -26,8 +26,6 @@ enum Op {
     Set(Vec<(String, Vec<u8>)>),
     Delete(Vec<String>),
     Increment(String, u64),
-    /// Whether with the version that is there.
-    Swap(String, Vec<u8>, bool),
     Reopen,
 }
 
@@ -43,7 +41,6 @@ fn op() -> impl Strategy<Value = Op> {
         4 => proptest::collection::vec((key(), value()), 0..4).prop_map(Op::Set),
         2 => proptest::collection::vec(key(), 0..4).prop_map(Op::Delete),
         2 => (key(), any::<u64>()).prop_map(|(key, delta)| Op::Increment(key, delta >> 40)),
-        2 => (key(), value(), any::<bool>()).prop_map(|(key, value, held)| Op::Swap(key, value, held)),
         1 => Just(Op::Reopen),
     ]
 }
@@ -97,22 +94,6 @@ proptest! {
                         }
                         Err(StoreError::Full { .. }) => {}
                         Err(StoreError::Increment { .. }) => prop_assert_eq!(number, None),
-                        Err(error) => panic!("{error}"),
-                    }
-                }
-                Op::Swap(key, value, held) => {
-                    let now = bucket.get(&key).unwrap();
-                    let version = now.as_ref().map_or(0, |now| now.version) + u64::from(!held);
-                    match bucket.compare_and_swap(&key, version, &value) {
-                        Ok(Swap::Done { .. }) => {
-                            prop_assert!(held);
-                            map.insert(key, value);
-                        }
-                        Ok(Swap::Changed { now: found }) => {
-                            prop_assert!(!held);
-                            prop_assert_eq!(found, now);
-                        }
-                        Err(StoreError::Full { .. }) => {}
                         Err(error) => panic!("{error}"),
                     }
                 }
@@ -205,10 +186,6 @@ fn an_emptied_bucket_makes_room_for_another_and_its_versions_do_not_return() {
     bucket.delete("k").unwrap();
     assert!(store.buckets().unwrap().is_empty());
     assert!(bucket.set("k", b"1").unwrap() > version);
-    assert!(matches!(
-        bucket.compare_and_swap("k", version, b"2"),
-        Ok(Swap::Changed { .. })
-    ));
 }
 
 #[test]

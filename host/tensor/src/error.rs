@@ -62,12 +62,4 @@ pub enum TensorError {
         /// What was asked for.
         wanted: ElementType,
     },
-    /// The number of elements differs between two shapes.
-    #[error("{from} cannot become {to}: they have different numbers of elements")]
-    Reshape {
-        /// The shape that it has.
-        from: Shape,
-        /// The shape that was asked for.
-        to: Shape,
-    },
 }

@@ -105,18 +105,6 @@ impl Tensor {
         }
         Ok(bytemuck::checked::cast_slice(self.bytes()))
     }
-
-    /// The same elements in another shape: no copy.
-    ///
-    /// # Errors
-    /// [`TensorError::Reshape`] when the number of elements differs.
-    pub fn reshape(self, shape: impl Into<Shape>) -> Result<Self, TensorError> {
-        let to = shape.into();
-        if to.elements() != self.shape.elements() {
-            return Err(TensorError::Reshape { from: self.shape, to });
-        }
-        Ok(Self { shape: to, ..self })
-    }
 }
 
 /// Whether these bytes are the elements of such a tensor.
@@ -187,8 +175,6 @@ mod tests {
             let tensor = Tensor::from_slice([values.len() as u32], &values).unwrap();
             prop_assert_eq!(tensor.view::<i64>().unwrap(), &values);
             prop_assert!(tensor.view::<f64>().is_err());
-            let flat = tensor.clone().reshape([1, values.len() as u32]).unwrap();
-            prop_assert_eq!(flat.bytes().as_ptr(), tensor.bytes().as_ptr());
         }
     }
 

@@ -18,4 +18,4 @@ pub(crate) use adapting::{Adapting, Stepped};
 pub use factor_mean::factor_mean;
 pub use florist::{Compressed, florist};
 pub use parablock::{BlockSchedule, Pipeline, Step};
-pub use prelort::{segment_exact, segment_mean};
+pub use prelort::segment_mean;

@@ -1,11 +1,11 @@
 use super::adapter::check;
-use super::{Adapter, LoraError, Weighted, florist};
+use super::{Adapter, LoraError, Weighted};
 
 /// Adapters whose ranks are nested prefixes, averaged segment by segment (the form of PreLort, Waseem et al. 2026): each rank is the mean over those
 /// clients that have it. Those below are left out, not counted as zeros. `levels` are the ranks there are, growing; the result has the
 /// largest that any adapter has, and each client gets the [`Adapter::prefix`] of its rank.
 ///
-/// Within a segment it is still a mean of factors; [`segment_exact`] is not.
+/// Within a segment it is a mean of factors, not of their products.
 ///
 /// # Errors
 /// When there is no adapter, one's rank is no level, they are for different weights, or one counts nothing.
@@ -35,41 +35,6 @@ pub fn segment_mean(adapters: &[Weighted<'_>], levels: &[usize]) -> Result<Adapt
     Adapter::new(rows, columns, rank, b, a)
 }
 
-/// The same without the products of one client's factor with another's: the parts of a segment are stacked, and the stack is brought
-/// down to the width of the segment by a singular value decomposition.
-///
-/// # Errors
-/// Those of [`segment_mean`].
-pub fn segment_exact(adapters: &[Weighted<'_>], levels: &[usize]) -> Result<Adapter, LoraError> {
-    let ((rows, columns), _) = check(adapters)?;
-    let segments = segments(adapters, levels)?;
-    let rank = segments.last().map_or(0, |segment| segment.1);
-    let (mut b, mut a) = (vec![0.0f32; rows * rank], vec![0.0f32; rank * columns]);
-    for (from, until) in segments {
-        let having = adapters.iter().filter(|it| it.adapter.rank() >= until);
-        let parts: Vec<(Adapter, f64)> = having
-            .map(|it| Ok((part(it.adapter, from, until)?, it.weight)))
-            .collect::<Result<_, LoraError>>()?;
-        let parts: Vec<Weighted<'_>> = parts
-            .iter()
-            .map(|(adapter, weight)| Weighted {
-                adapter,
-                weight: *weight,
-            })
-            .collect();
-        let mean = florist(&parts, 1.0)?.for_rank(until - from);
-        // A weight narrower than the segment leaves the rest of it at zero.
-        for k in 0..mean.rank() {
-            for i in 0..rows {
-                b[i * rank + from + k] = mean.b()[i * mean.rank() + k];
-            }
-            let row = (from + k) * columns;
-            a[row..row + columns].copy_from_slice(&mean.a()[k * columns..(k + 1) * columns]);
-        }
-    }
-    Adapter::new(rows, columns, rank, b, a)
-}
-
 /// The ranks from one level to the next, as far as any adapter goes.
 fn segments(adapters: &[Weighted<'_>], levels: &[usize]) -> Result<Vec<(usize, usize)>, LoraError> {
     let growing =
@@ -84,19 +49,6 @@ fn segments(adapters: &[Weighted<'_>], levels: &[usize]) -> Result<Vec<(usize, u
         .zip(levels.iter().copied())
         .filter(|(_, until)| *until <= most)
         .collect())
-}
-
-/// Some ranks of an adapter as one of their own.
-fn part(adapter: &Adapter, from: usize, until: usize) -> Result<Adapter, LoraError> {
-    let (rows, columns) = adapter.shape();
-    let b = adapter
-        .b()
-        .chunks(adapter.rank())
-        .flat_map(|row| &row[from..until])
-        .copied()
-        .collect();
-    let a = adapter.a()[from * columns..until * columns].to_vec();
-    Adapter::new(rows, columns, until - from, b, a)
 }
 
 #[cfg(test)]
@@ -148,28 +100,15 @@ mod tests {
             }
         }
 
-        /// Of equal adapters both forms are that adapter, as far as what it adds is concerned.
+        /// Of equal adapters it is that adapter, as far as what it adds is concerned.
         #[test]
         fn of_equal_adapters_it_is_that_adapter(seed: u64, count in 1usize..5) {
             let one = drawn(&[4], seed).remove(0);
             let adapters = vec![one.clone(); count];
             let adapters = weighted(&adapters, &[1.0, 2.0, 3.0, 4.0]);
             let product = one.product();
-            for global in [segment_mean(&adapters, &LEVELS).unwrap(), segment_exact(&adapters, &LEVELS).unwrap()] {
-                for (x, y) in global.product().iter().zip(&product) {
-                    prop_assert!((x - y).abs() < 1e-5, "{x} instead of {y}");
-                }
-            }
-        }
-
-        /// With one segment as wide as the weight the exact form is the exact mean.
-        #[test]
-        fn a_segment_wide_enough_loses_nothing(seed: u64) {
-            let adapters = drawn(&[5, 5, 5], seed);
-            let adapters = weighted(&adapters, &[1.0, 2.0, 3.0]);
-            let exact = florist(&adapters, 1.0).unwrap().adapter().product();
-            let global = segment_exact(&adapters, &[5]).unwrap().product();
-            for (x, y) in global.iter().zip(&exact) {
+            let global = segment_mean(&adapters, &LEVELS).unwrap();
+            for (x, y) in global.product().iter().zip(&product) {
                 prop_assert!((x - y).abs() < 1e-5, "{x} instead of {y}");
             }
         }

@@ -46,13 +46,6 @@ pub struct CutPoint {
     pub bytes: Scaled,
 }
 
-impl CutPoint {
-    /// Whether a single tensor crosses it, so that the model is a chain here.
-    pub fn is_single(&self) -> bool {
-        self.tensors == 1
-    }
-}
-
 /// What crosses the place where one is, on the way from layer to layer.
 #[derive(Default)]
 struct Crossing {

@@ -138,11 +138,6 @@ impl Pixie {
         self.ledger.spent()
     }
 
-    /// The budget that does not last, if one does not.
-    pub const fn short_of(&self) -> Option<Resource> {
-        self.plan.short
-    }
-
     fn cool_down(&self) -> u32 {
         let twentieth = u32::try_from(self.slo.requests / 20).unwrap_or(u32::MAX);
         self.settings.cool_down.min(twentieth.max(1))

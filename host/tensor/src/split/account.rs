@@ -64,11 +64,6 @@ impl Account {
         self.0.total.load(Ordering::Relaxed)
     }
 
-    /// The live bytes of a kind.
-    pub fn live_of(&self, kind: Kind) -> usize {
-        self.0.live[kind as usize].load(Ordering::Relaxed)
-    }
-
     /// The most live bytes there were at any time.
     pub fn peak(&self) -> usize {
         self.0.peak.load(Ordering::Relaxed)
@@ -135,7 +130,8 @@ mod tests {
         let rows = account.take::<i8>(Kind::Activation, 100);
         let mut sums = account.take::<i32>(Kind::Sums, 10);
         sums.grow(&[1, 2]);
-        assert_eq!((account.live(), account.live_of(Kind::Sums)), (148, 48));
+        assert_eq!(account.live(), 148);
+        assert_eq!(account.0.live[Kind::Sums as usize].load(Ordering::Relaxed), 48);
         drop(rows);
         let _other = account.take::<u8>(Kind::Packet, 50);
         assert_eq!((account.live(), account.peak()), (98, 148));

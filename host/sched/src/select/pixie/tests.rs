@@ -316,7 +316,7 @@ fn an_impossible_budget_is_spared_and_said() {
         ),
         "{decision:?}"
     );
-    assert_eq!(pixie.short_of(), Some(Resource::Cost));
+    assert_eq!(pixie.plan.short, Some(Resource::Cost));
 }
 
 #[test]
