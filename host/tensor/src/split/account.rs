@@ -2,33 +2,8 @@ use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// The purpose of memory.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Kind {
-    /// Rows that this board computed.
-    Activation,
-    /// Rows, or parts of rows, from others.
-    Received,
-    /// 32-bit sums that are not finished.
-    Sums,
-    /// Packets between the board and the wire.
-    Packet,
-    /// Values under a window, side by side.
-    Scratch,
-}
-
-impl Kind {
-    /// All of them.
-    pub const ALL: [Self; 5] = [
-        Self::Activation,
-        Self::Received,
-        Self::Sums,
-        Self::Packet,
-        Self::Scratch,
-    ];
-}
-
-/// The live bytes of one board, and the most there ever were. Clones count together.
+/// The live bytes of one board, and the most there ever were: rows computed and received, sums, packets and scratch. Clones count
+/// together.
 ///
 /// It stands in for an allocator of the board's own: a global one would see all boards of a process as one, and attributing
 /// its bytes to them takes unsafe code.
@@ -37,31 +12,29 @@ pub struct Account(Arc<Balance>);
 
 #[derive(Debug, Default)]
 struct Balance {
-    live: [AtomicUsize; Kind::ALL.len()],
-    total: AtomicUsize,
+    live: AtomicUsize,
     peak: AtomicUsize,
 }
 
 impl Account {
     /// A counted buffer of this many default elements.
-    pub fn take<T: Clone + Default>(&self, kind: Kind, length: usize) -> Counted<T> {
-        let mut buffer = self.empty(kind);
+    pub fn take<T: Clone + Default>(&self, length: usize) -> Counted<T> {
+        let mut buffer = self.empty();
         buffer.grow(&vec![T::default(); length]);
         buffer
     }
 
     /// A counted buffer without elements.
-    pub fn empty<T>(&self, kind: Kind) -> Counted<T> {
+    pub fn empty<T>(&self) -> Counted<T> {
         Counted {
             values: Vec::new(),
             account: self.clone(),
-            kind,
         }
     }
 
     /// All live bytes.
     pub fn live(&self) -> usize {
-        self.0.total.load(Ordering::Relaxed)
+        self.0.live.load(Ordering::Relaxed)
     }
 
     /// The most live bytes there were at any time.
@@ -69,15 +42,13 @@ impl Account {
         self.0.peak.load(Ordering::Relaxed)
     }
 
-    fn add(&self, kind: Kind, bytes: usize) {
-        self.0.live[kind as usize].fetch_add(bytes, Ordering::Relaxed);
-        let total = self.0.total.fetch_add(bytes, Ordering::Relaxed) + bytes;
-        self.0.peak.fetch_max(total, Ordering::Relaxed);
+    fn add(&self, bytes: usize) {
+        let live = self.0.live.fetch_add(bytes, Ordering::Relaxed) + bytes;
+        self.0.peak.fetch_max(live, Ordering::Relaxed);
     }
 
-    fn subtract(&self, kind: Kind, bytes: usize) {
-        self.0.live[kind as usize].fetch_sub(bytes, Ordering::Relaxed);
-        self.0.total.fetch_sub(bytes, Ordering::Relaxed);
+    fn subtract(&self, bytes: usize) {
+        self.0.live.fetch_sub(bytes, Ordering::Relaxed);
     }
 }
 
@@ -86,7 +57,6 @@ impl Account {
 pub struct Counted<T> {
     values: Vec<T>,
     account: Account,
-    kind: Kind,
 }
 
 impl<T> Counted<T> {
@@ -95,7 +65,7 @@ impl<T> Counted<T> {
     where
         T: Clone,
     {
-        self.account.add(self.kind, size_of_val(elements));
+        self.account.add(size_of_val(elements));
         self.values.extend_from_slice(elements);
     }
 }
@@ -116,7 +86,7 @@ impl<T> DerefMut for Counted<T> {
 
 impl<T> Drop for Counted<T> {
     fn drop(&mut self) {
-        self.account.subtract(self.kind, size_of_val(&self.values[..]));
+        self.account.subtract(size_of_val(&self.values[..]));
     }
 }
 
@@ -127,13 +97,12 @@ mod tests {
     #[test]
     fn what_is_dropped_is_no_longer_live_but_stays_in_the_peak() {
         let account = Account::default();
-        let rows = account.take::<i8>(Kind::Activation, 100);
-        let mut sums = account.take::<i32>(Kind::Sums, 10);
+        let rows = account.take::<i8>(100);
+        let mut sums = account.take::<i32>(10);
         sums.grow(&[1, 2]);
         assert_eq!(account.live(), 148);
-        assert_eq!(account.0.live[Kind::Sums as usize].load(Ordering::Relaxed), 48);
         drop(rows);
-        let _other = account.take::<u8>(Kind::Packet, 50);
+        let _other = account.take::<u8>(50);
         assert_eq!((account.live(), account.peak()), (98, 148));
     }
 }

@@ -1,5 +1,5 @@
 use super::packet::Head;
-use super::{Account, Counted, Input, Kind, Share, SplitError};
+use super::{Account, Counted, Input, Share, SplitError};
 use crate::quantised::RowView;
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -36,7 +36,7 @@ impl Arriving {
         account: &Account,
     ) {
         let channels = &input.part.channels;
-        let mut values = account.take(Kind::Received, width * channels.len());
+        let mut values = account.take(width * channels.len());
         let mut missing = values.len();
         if let Some((own, have)) = own {
             let both = have.start.max(channels.start)..have.end.min(channels.end);

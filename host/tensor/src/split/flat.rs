@@ -9,7 +9,7 @@
 //! asking for turns cost nothing.
 
 use super::program::must_be_chain;
-use super::{Account, Counted, Kind, SplitError};
+use super::{Account, Counted, SplitError};
 use crate::quantised::{Layer, MaxPool, Network, Operator, Parameters, QuantisedError};
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -169,11 +169,7 @@ fn send(
                 outcome.bytes += (HEAD + packet.len()) as u64;
                 // The packet lies at the sender until it is acknowledged, and at the receiver until it is unpacked.
                 for board in producer.into_iter().chain([target]) {
-                    copies.push(
-                        boards[board]
-                            .account
-                            .take::<u8>(Kind::Packet, HEAD + packet.len()),
-                    );
+                    copies.push(boards[board].account.take::<u8>(HEAD + packet.len()));
                 }
             }
             boards[target].append(packet, zero);
@@ -214,7 +210,7 @@ impl Board {
     fn new() -> Self {
         let account = Account::default();
         Self {
-            input: account.empty(Kind::Received),
+            input: account.empty(),
             account,
             held: BTreeMap::new(),
             awaited: Vec::new().into_iter(),
@@ -245,7 +241,7 @@ impl Board {
             push(true, end - last);
         }
         awaited.retain(|(_, count)| *count > 0);
-        self.input = self.account.empty(Kind::Received);
+        self.input = self.account.empty();
         self.awaited = awaited.into_iter();
         self.left = 0;
     }
@@ -279,8 +275,8 @@ impl Board {
     /// Computes its outputs of a layer, drops the input, and adds what a residual adds.
     fn compute(&mut self, network: &Network, layer: usize, share: &FlatShare) -> Result<(), SplitError> {
         let shape = &network.layers()[layer];
-        let mut output = self.account.take(Kind::Activation, share.own.len());
-        let input = std::mem::replace(&mut self.input, self.account.empty(Kind::Received));
+        let mut output = self.account.take(share.own.len());
+        let input = std::mem::replace(&mut self.input, self.account.empty());
         match &network.parameters()[layer] {
             Parameters::Convolution(_) | Parameters::MaxPool(_) => {
                 slide(network, layer, share, &input, &self.account, &mut output)?;
@@ -299,7 +295,7 @@ impl Board {
         while let Some(Parameters::Add(add)) = network.parameters().get(activation) {
             if let Operator::Add { other } = *network.layers()[activation].operator() {
                 if last_add(network.layers(), activation).is_some() {
-                    let mut kept = self.account.empty(Kind::Activation);
+                    let mut kept = self.account.empty();
                     kept.grow(&output);
                     self.held.insert(activation, kept);
                 }
@@ -358,7 +354,7 @@ fn slide(
     }
     let (inputs, outputs) = (shape.input().channels / groups, shape.output().channels / groups);
     let (width, cells) = (shape.output().width, shape.output().height * shape.output().width);
-    let mut patch = account.take::<i8>(Kind::Scratch, window[0] * window[1] * inputs);
+    let mut patch = account.take::<i8>(window[0] * window[1] * inputs);
     let lost = || SplitError::Program {
         stage: layer,
         what: "an input that it needs was not received",

@@ -45,7 +45,7 @@ mod task;
 mod together;
 mod worker;
 
-pub use account::{Account, Counted, Kind};
+pub use account::{Account, Counted};
 pub use error::SplitError;
 pub use packet::{HEAD_BYTES, MOST_BYTES};
 pub use program::{Input, Program, Share, Stage, Work, parts_of_run};

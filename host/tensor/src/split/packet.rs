@@ -1,4 +1,4 @@
-use super::{Account, Counted, Kind, SplitError};
+use super::{Account, Counted, SplitError};
 
 /// The most bytes of a packet, its head included: what the boards of the literature send at once.
 pub const MOST_BYTES: usize = 1400;
@@ -37,7 +37,7 @@ impl Head {
         bytes[2..4].copy_from_slice(&(self.stage as u16).to_le_bytes());
         bytes[4..6].copy_from_slice(&(self.row as u16).to_le_bytes());
         bytes[6..].copy_from_slice(&(self.offset as u32).to_le_bytes());
-        let mut packet = account.empty(Kind::Packet);
+        let mut packet = account.empty();
         packet.grow(&bytes);
         packet
     }

@@ -1,5 +1,5 @@
 use super::packet::Head;
-use super::{Counted, Input, Kind, Share, SplitError, Worker};
+use super::{Counted, Input, Share, SplitError, Worker};
 use crate::quantised::{Layer, Part, RowView};
 use std::ops::Range;
 
@@ -63,7 +63,7 @@ impl Worker {
             }
             return Ok(false);
         };
-        let mut values = self.account.take(Kind::Activation, sums.values.len());
+        let mut values = self.account.take(sums.values.len());
         self.network
             .finish(layer, &output.channels, &sums.values, &mut values)?;
         drop(sums);
@@ -93,13 +93,11 @@ impl Worker {
         let stage = self.current();
         let (layer, part) = (stage.layers.start, &stage.inputs[0].part);
         let shape = &self.network.layers()[layer];
-        let mut sums = self
-            .account
-            .take(Kind::Sums, shape.output().width * outputs.len());
+        let mut sums = self.account.take(shape.output().width * outputs.len());
         if part.is_empty() {
             return Ok(sums);
         }
-        let mut scratch = self.account.take(Kind::Scratch, self.network.scratch(layer));
+        let mut scratch = self.account.take(self.network.scratch(layer));
         let lost = || SplitError::Program {
             stage: self.stage,
             what: "it sums over what it does not hold",

@@ -1,4 +1,4 @@
-use super::{Counted, Kind, Share, SplitError, Stage, Worker, parts_of_run};
+use super::{Counted, Share, SplitError, Stage, Worker, parts_of_run};
 use crate::quantised::{Layer, Operator, Part, RowView};
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
@@ -133,10 +133,8 @@ impl Worker {
     fn compute(&self, layer: usize, row: usize, other: Option<usize>) -> Result<Counted<i8>, SplitError> {
         let shape = &self.network.layers()[layer];
         let channels = &self.stream.part(layer + 1).channels;
-        let mut values = self
-            .account
-            .take(Kind::Activation, shape.output().width * channels.len());
-        let mut scratch = self.account.take(Kind::Scratch, self.network.scratch(layer));
+        let mut values = self.account.take(shape.output().width * channels.len());
+        let mut scratch = self.account.take(self.network.scratch(layer));
         let height = shape.input().height;
         let tap = |row: isize| match usize::try_from(row) {
             Ok(row) if row < height => self.view(layer, row).map(Some),

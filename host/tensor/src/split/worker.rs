@@ -2,7 +2,7 @@ use super::arriving::Arriving;
 use super::packet::{HEAD_BYTES, Head, MOST_BYTES, What};
 use super::reduce::Sums;
 use super::stream::Stream;
-use super::{Account, Counted, Kind, Program, Share, SplitError, Stage, Work};
+use super::{Account, Counted, Program, Share, SplitError, Stage, Work};
 use crate::quantised::Network;
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
@@ -72,7 +72,7 @@ impl Worker {
         let account = Account::default();
         let mut rows = BTreeMap::new();
         for (row, values) in holds.rows.clone().zip(input.chunks(row.max(1))) {
-            let mut held = account.empty(Kind::Activation);
+            let mut held = account.empty();
             held.grow(values);
             rows.insert(row, held);
         }
@@ -125,7 +125,7 @@ impl Worker {
     /// # Errors
     /// [`SplitError::Malformed`] and [`SplitError::Unasked`] blame the peer; the worker is as it was before.
     pub fn handle(&mut self, peer: usize, packet: &[u8]) -> Result<(), SplitError> {
-        let mut received = self.account.empty(Kind::Packet);
+        let mut received = self.account.empty();
         received.grow(packet);
         let (head, payload) = Head::read(peer, &received)?;
         let unasked = || head.unasked(peer);
