@@ -1,41 +1,30 @@
-use crate::tables::{APPENDED, KEEPERS, KEEPERS_LOG, META, counted, get, length, put};
-use crate::{Store, StoreError};
+use crate::tables::{APPENDED, KEEPERS, KEEPERS_LOG, META, counted, length, put};
+use crate::{Named, StoreError};
 use bytes::Bytes;
 use redb::{ReadableTable, WriteTransaction};
 use serde::Serialize;
-use serde::de::DeserializeOwned;
-use std::ops::RangeBounds;
+use std::ops::{Deref, RangeBounds};
 
 /// The log of the keepers of kept tasks, and a few records beside it (who was voted for, the last snapshot), where this node is
 /// a keeper. What they say is the consensus library's; here they are kept. Every change is on the disk when it returns.
-#[derive(Clone, Copy, Debug)]
-pub struct Keepers<'a>(pub(crate) &'a Store);
+#[derive(Clone, Copy)]
+pub struct Keepers<'a>(pub(crate) Named<'a>);
+
+impl<'a> Deref for Keepers<'a> {
+    type Target = Named<'a>;
+
+    fn deref(&self) -> &Named<'a> {
+        &self.0
+    }
+}
 
 impl Keepers<'_> {
-    /// The record of this name.
-    ///
-    /// # Errors
-    /// [`StoreError::Record`] when it is not what was asked for, else what the disk refused.
-    pub fn get<R: DeserializeOwned>(&self, name: &str) -> Result<Option<R>, StoreError> {
-        get(&self.0.tables().read()?.open_table(KEEPERS)?, KEEPERS, name)
-    }
-
-    /// Writes the record of this name.
-    ///
-    /// # Errors
-    /// What the disk refused.
-    pub fn put(&self, name: &str, record: &impl Serialize) -> Result<(), StoreError> {
-        self.0
-            .tables()
-            .write(|txn| put(&mut txn.open_table(KEEPERS)?, KEEPERS, name, record))
-    }
-
     /// Writes these entries at their indices, all or none.
     ///
     /// # Errors
     /// What the disk refused.
     pub fn append(&self, entries: &[(u64, Vec<u8>)]) -> Result<(), StoreError> {
-        self.0.tables().write(|txn| {
+        self.store.tables().write(|txn| {
             let mut log = txn.open_table(KEEPERS_LOG)?;
             let mut bytes = counted(&txn.open_table(META)?, APPENDED, || length(&log))?;
             for (index, entry) in entries {
@@ -52,7 +41,7 @@ impl Keepers<'_> {
     /// # Errors
     /// What the disk refused.
     pub fn read(&self, range: impl RangeBounds<u64>, most: u64) -> Result<Vec<Bytes>, StoreError> {
-        let log = self.0.tables().read()?.open_table(KEEPERS_LOG)?;
+        let log = self.store.tables().read()?.open_table(KEEPERS_LOG)?;
         let (mut entries, mut bytes) = (Vec::new(), 0);
         for entry in log.range::<u64>(range)? {
             let (_, entry) = entry?;
@@ -70,7 +59,7 @@ impl Keepers<'_> {
     /// # Errors
     /// What the disk refused.
     pub fn log_bytes(&self) -> Result<u64, StoreError> {
-        let txn = self.0.tables().read()?;
+        let txn = self.store.tables().read()?;
         let log = txn.open_table(KEEPERS_LOG)?;
         counted(&txn.open_table(META)?, APPENDED, || length(&log))
     }
@@ -80,7 +69,7 @@ impl Keepers<'_> {
     /// # Errors
     /// What the disk refused.
     pub fn surplus(&self, most: u64) -> Result<Option<u64>, StoreError> {
-        let log = self.0.tables().read()?.open_table(KEEPERS_LOG)?;
+        let log = self.store.tables().read()?.open_table(KEEPERS_LOG)?;
         let mut bytes = 0;
         for entry in log.range::<u64>(..)?.rev() {
             let (index, entry) = entry?;
@@ -97,7 +86,7 @@ impl Keepers<'_> {
     /// # Errors
     /// What the disk refused.
     pub fn last(&self) -> Result<Option<Bytes>, StoreError> {
-        let log = self.0.tables().read()?.open_table(KEEPERS_LOG)?;
+        let log = self.store.tables().read()?.open_table(KEEPERS_LOG)?;
         let last = log.last()?;
         Ok(last.map(|(_, entry)| Bytes::copy_from_slice(entry.value())))
     }
@@ -107,7 +96,7 @@ impl Keepers<'_> {
     /// # Errors
     /// What the disk refused.
     pub fn truncate(&self, from: u64) -> Result<(), StoreError> {
-        self.0.tables().write(|txn| remove(txn, from..))
+        self.store.tables().write(|txn| remove(txn, from..))
     }
 
     /// Removes the entries up to and including this index, and writes the record of this name with that.
@@ -115,7 +104,7 @@ impl Keepers<'_> {
     /// # Errors
     /// What the disk refused.
     pub fn purge(&self, through: u64, name: &str, record: &impl Serialize) -> Result<(), StoreError> {
-        self.0.tables().write(|txn| {
+        self.store.tables().write(|txn| {
             put(&mut txn.open_table(KEEPERS)?, KEEPERS, name, record)?;
             remove(txn, ..=through)
         })
@@ -126,7 +115,7 @@ impl Keepers<'_> {
     /// # Errors
     /// What the disk refused.
     pub fn clear(&self) -> Result<(), StoreError> {
-        self.0.tables().write(|txn| {
+        self.store.tables().write(|txn| {
             txn.open_table(KEEPERS)?.retain(|_, _| false)?;
             remove(txn, ..)
         })

@@ -1,8 +1,7 @@
-use crate::tables::{MESH, META, REDEEMED, REDEEMED_ENDS, get, put};
-use crate::{Store, StoreError};
+use crate::tables::{META, REDEEMED, REDEEMED_ENDS};
+use crate::{Named, StoreError};
 use redb::{ReadableTable, ReadableTableMetadata, Table};
-use serde::Serialize;
-use serde::de::DeserializeOwned;
+use std::ops::Deref;
 use std::time::Duration;
 
 /// Invitations that are remembered as used or withdrawn.
@@ -34,81 +33,21 @@ pub enum Redeemed {
     Withdrawn,
 }
 
-/// What a node must not forget of the mesh that it belongs to. The records are the mesh's own; here they are kept.
-#[derive(Clone, Copy, Debug)]
-pub struct Mesh<'a>(pub(crate) &'a Store);
+/// What a node must not forget of the mesh that it belongs to: the mesh's own records, by name, and what has become of invitations.
+#[derive(Clone, Copy)]
+pub struct Mesh<'a>(pub(crate) Named<'a>);
+
+impl<'a> Deref for Mesh<'a> {
+    type Target = Named<'a>;
+
+    fn deref(&self) -> &Named<'a> {
+        &self.0
+    }
+}
 
 impl Mesh<'_> {
     /// How long it is remembered what has become of an invitation, after its end.
     pub const REDEEMED_KEPT: Duration = Duration::from_secs(30 * 86_400);
-
-    /// The record of this name.
-    ///
-    /// # Errors
-    /// [`StoreError::Record`] when it is not what was asked for, else what the disk refused.
-    pub fn get<R: DeserializeOwned>(&self, name: &str) -> Result<Option<R>, StoreError> {
-        get(&self.0.tables().read()?.open_table(MESH)?, MESH, name)
-    }
-
-    /// The names that begin so, in order.
-    ///
-    /// # Errors
-    /// What the disk refused.
-    pub fn names(&self, begin: &str) -> Result<Vec<String>, StoreError> {
-        let table = self.0.tables().read()?.open_table(MESH)?;
-        let mut names = Vec::new();
-        for record in table.range(begin..)? {
-            let (name, _) = record?;
-            if !name.value().starts_with(begin) {
-                break;
-            }
-            names.push(name.value().to_owned());
-        }
-        Ok(names)
-    }
-
-    /// The records whose names begin so, in order, by what follows in their names.
-    ///
-    /// # Errors
-    /// [`StoreError::Record`] when one is not what was asked for, else what the disk refused.
-    pub fn records<R: DeserializeOwned>(&self, begin: &str) -> Result<Vec<(String, R)>, StoreError> {
-        let table = self.0.tables().read()?.open_table(MESH)?;
-        let mut records = Vec::new();
-        for row in table.range(begin..)? {
-            let (name, _) = row?;
-            let Some(rest) = name.value().strip_prefix(begin) else {
-                break;
-            };
-            if let Some(record) = get(&table, MESH, name.value())? {
-                records.push((rest.to_owned(), record));
-            }
-        }
-        Ok(records)
-    }
-
-    /// Writes the record of this name.
-    ///
-    /// # Errors
-    /// What the disk refused.
-    pub fn put(&self, name: &str, record: &impl Serialize) -> Result<(), StoreError> {
-        self.0
-            .tables()
-            .write(|txn| put(&mut txn.open_table(MESH)?, MESH, name, record))
-    }
-
-    /// Forgets the records of these names.
-    ///
-    /// # Errors
-    /// What the disk refused.
-    pub fn remove(&self, names: &[&str]) -> Result<(), StoreError> {
-        self.0.tables().write(|txn| {
-            let mut table = txn.open_table(MESH)?;
-            for name in names {
-                table.remove(*name)?;
-            }
-            Ok(())
-        })
-    }
 
     /// Remembers that an invitation was used by the holder of this public key. Whether it is (still) theirs: true at the
     /// first time and whenever the same holder comes again, false for anyone else, and for all once it is withdrawn. `expires` is the
@@ -137,13 +76,13 @@ impl Mesh<'_> {
     /// # Errors
     /// What the disk refused.
     pub fn redeemed(&self, invitation: u128) -> Result<Option<Redeemed>, StoreError> {
-        let table = self.0.tables().read()?.open_table(REDEEMED)?;
+        let table = self.store.tables().read()?.open_table(REDEEMED)?;
         Ok(table.get(invitation)?.map(|holder| became(*holder.value())))
     }
 
     /// Gives an invitation to this holder where none has it. Returns its holder now.
     fn spend(&self, invitation: u128, expires: u64, holder: &[u8; 32]) -> Result<[u8; 32], StoreError> {
-        self.0.tables().write(|txn| {
+        self.store.tables().write(|txn| {
             // Not when this program was built: an earlier one may be started again.
             let mut meta = txn.open_table(META)?;
             let floor = meta.get(TIME_FLOOR)?.map_or(0, |time| time.value());
@@ -184,7 +123,7 @@ impl Mesh<'_> {
     /// What the disk refused.
     pub fn time_floor(&self, seen: u64) -> Result<u64, StoreError> {
         let floor = {
-            let meta = self.0.tables().read()?.open_table(META)?;
+            let meta = self.store.tables().read()?.open_table(META)?;
             meta.get(TIME_FLOOR)?
                 .map_or(BUILT, |floor| floor.value().max(BUILT))
         };
@@ -200,7 +139,7 @@ impl Mesh<'_> {
     /// # Errors
     /// What the disk refused.
     pub fn set_back(&self, to: u64) -> Result<u64, StoreError> {
-        self.0.tables().write(|txn| {
+        self.store.tables().write(|txn| {
             let mut meta = txn.open_table(META)?;
             let floor = meta.get(TIME_FLOOR)?.map_or(0, |floor| floor.value());
             if to < floor {
@@ -212,7 +151,7 @@ impl Mesh<'_> {
 
     /// Raises the floor to this time, unless it was raised further since it was read.
     fn raise(&self, seen: u64) -> Result<u64, StoreError> {
-        self.0.tables().write(|txn| {
+        self.store.tables().write(|txn| {
             let mut meta = txn.open_table(META)?;
             let there = meta.get(TIME_FLOOR)?.map_or(BUILT, |floor| floor.value());
             let floor = seen.max(there);

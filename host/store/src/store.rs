@@ -1,10 +1,9 @@
 use crate::disk::{Disk, Faults};
 use crate::keys::{Key, NodeKeys};
-use crate::tables::{FORMAT, Tables};
+use crate::tables::{FORMAT, KEEPERS, MESH, PROFILES, RUNS, Records, Tables};
 use crate::{
-    Blobs, Bucket, Bundles, Decisions, Grants, Keepers, Mesh, Models, NodeKey, OpenError, Plugins, Policies,
-    Profiles, Runs, Secrets, Slices, StoreError, StoreLimits, Tasks, Visiting, database, files, limits,
-    partial, room,
+    Blobs, Bucket, Bundles, Decisions, Grants, Keepers, Mesh, Models, Named, NodeKey, OpenError, Plugins,
+    Policies, Secrets, Slices, StoreError, StoreLimits, Tasks, Visiting, database, files, limits, partial, room,
 };
 use karman_types::Digest;
 use parking_lot::Mutex;
@@ -138,7 +137,7 @@ impl Store {
 
     /// What the node must not forget of its mesh.
     pub fn mesh(&self) -> Mesh<'_> {
-        Mesh(self)
+        Mesh(self.named(MESH))
     }
 
     /// Accepted tasks, and the effects that buckets have seen.
@@ -161,19 +160,19 @@ impl Store {
         Decisions(self)
     }
 
-    /// Federated runs, as their driver and as a client.
-    pub fn runs(&self) -> Runs<'_> {
-        Runs(self)
+    /// Federated runs that this node drives, and what it keeps as a client of others.
+    pub fn runs(&self) -> Named<'_> {
+        self.named(RUNS)
     }
 
-    /// What was measured of models on this node.
-    pub fn profiles(&self) -> Profiles<'_> {
-        Profiles(self)
+    /// What was measured of models on this node, by a name that says of what and how.
+    pub fn profiles(&self) -> Named<'_> {
+        self.named(PROFILES)
     }
 
     /// The log of the keepers of kept tasks, where this node is one of them.
     pub fn keepers(&self) -> Keepers<'_> {
-        Keepers(self)
+        Keepers(self.named(KEEPERS))
     }
 
     /// The identity of this node: an Ed25519 key pair, made at the first start.
@@ -231,6 +230,10 @@ impl Store {
 
     pub(crate) fn tables(&self) -> &Tables {
         &self.0.tables
+    }
+
+    fn named(&self, table: Records) -> Named<'_> {
+        Named { store: self, table }
     }
 
     pub(crate) fn keys(&self) -> &NodeKeys {

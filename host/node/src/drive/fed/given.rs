@@ -149,7 +149,7 @@ impl Gifts {
                     oldest,
                     "what was given to a secure sum or other clients longest ago is forgotten"
                 );
-                self.store.runs().remove(&oldest).map_err(store_error)?;
+                self.store.runs().remove(&[&oldest]).map_err(store_error)?;
             }
         }
         let number = last.get(&driver).copied().unwrap_or_default() + 1;

@@ -99,7 +99,7 @@ impl Disk {
     }
 
     pub(super) fn remove(&self, what: What, key: &Key) -> Result<(), TaskError> {
-        self.store.runs().remove(&what.name(key)).map_err(store_error)
+        self.store.runs().remove(&[&what.name(key)]).map_err(store_error)
     }
 
     /// Whoever may call a client could fill its disk with runs, with clients of one, and with what a plugin wants to have again.
