@@ -8,6 +8,7 @@ use crate::mesh::{Inner, Mesh};
 use crate::reports::UNUSED;
 use crate::swarm::Order;
 use futures::future::join_all;
+use karman_types::Backoff;
 use libp2p::multiaddr::Protocol;
 use libp2p::{Multiaddr, PeerId};
 use parking_lot::Mutex;
@@ -29,36 +30,21 @@ const DRAWN_AGAIN: Duration = Duration::from_secs(3600);
 /// Members that are asked at a time whom they know.
 const ASKED: usize = 2;
 
-/// Pauses that double from the first to the longest.
-struct Pauses {
-    first: Duration,
-    longest: Duration,
-}
-
 /// A node that was invited waits to be let in, and its operator with it.
-const INVITED: Pauses = Pauses {
+const INVITED: Backoff = Backoff {
     first: Duration::from_secs(1),
     longest: Duration::from_secs(5),
 };
 /// A member that is alone: what it dials in vain costs some kilobytes.
-const ALONE: Pauses = Pauses {
+const ALONE: Backoff = Backoff {
     first: Duration::from_secs(1),
     longest: Duration::from_secs(20),
 };
 /// One that has some company, if little. Perhaps there is nobody else.
-const FEW: Pauses = Pauses {
+const FEW: Backoff = Backoff {
     first: Duration::from_secs(2),
     longest: Duration::from_secs(300),
 };
-
-impl Pauses {
-    /// The pause after this many tries. Up to half of it is luck, so that not all come back at once when a link does.
-    fn after(&self, tries: u32, luck: f64) -> Duration {
-        let doubled = 1u32.checked_shl(tries.saturating_sub(1)).unwrap_or(u32::MAX);
-        let whole = self.first.saturating_mul(doubled).min(self.longest);
-        whole.mul_f64(0.5 + luck / 2.0)
-    }
-}
 
 /// How many members a node is connected with.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -142,7 +128,7 @@ impl Looking {
         }
         self.tries = self.tries.saturating_add(1);
         self.looked = Some(now);
-        self.due = now + pauses.after(self.tries, luck);
+        self.due = now + pauses.pause(self.tries, luck);
         Some(company)
     }
 
@@ -390,8 +376,8 @@ mod tests {
 
     #[test]
     fn luck_shortens_a_pause_by_no_more_than_half() {
-        assert_eq!(ALONE.after(1, 0.0), SECOND / 2);
-        assert_eq!(ALONE.after(u32::MAX, 1.0), ALONE.longest);
-        assert_eq!(INVITED.after(40, 1.0), INVITED.longest);
+        assert_eq!(ALONE.pause(1, 0.0), SECOND / 2);
+        assert_eq!(ALONE.pause(u32::MAX, 1.0), ALONE.longest);
+        assert_eq!(INVITED.pause(40, 1.0), INVITED.longest);
     }
 }

@@ -20,22 +20,6 @@ pub const fn curable(kind: ErrorKind) -> bool {
     matches!(kind, ErrorKind::Unavailable | ErrorKind::Internal)
 }
 
-/// Pauses that double from `first` to `longest`.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Backoff {
-    pub(crate) first: Duration,
-    pub(crate) longest: Duration,
-}
-
-impl Backoff {
-    /// The pause before the `n`-th retry, from 1. Half of it is chance, so that many do not come back at once.
-    pub(crate) fn pause(&self, n: u32, jitter: &mut Jitter) -> Duration {
-        let doubled = 1u32.checked_shl(n.saturating_sub(1)).unwrap_or(u32::MAX);
-        let whole = self.first.saturating_mul(doubled).min(self.longest);
-        whole.mul_f64(0.5 + jitter.next() / 2.0)
-    }
-}
-
 /// Chance that a seed decides. Kept as the bare seed, so that it can be written down with the rest of the state.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(transparent)]
@@ -51,7 +35,7 @@ impl Jitter {
     }
 
     /// From 0 up to 1.
-    fn next(&mut self) -> f64 {
+    pub(crate) fn luck(&mut self) -> f64 {
         self.with(|rng| rng.f64())
     }
 
@@ -231,20 +215,6 @@ mod tests {
 
     fn node(name: &str) -> NodeId {
         NodeId::of_key(name.as_bytes())
-    }
-
-    #[test]
-    fn pauses_double_up_to_the_longest() {
-        let backoff = Backoff {
-            first: Duration::from_millis(100),
-            longest: Duration::from_secs(1),
-        };
-        let mut jitter = Jitter::new(7);
-        for n in 1..70 {
-            let whole = Duration::from_millis(100 << (n - 1).min(10)).min(Duration::from_secs(1));
-            let pause = backoff.pause(n, &mut jitter);
-            assert!(pause >= whole / 2 && pause <= whole, "{n}: {pause:?}");
-        }
     }
 
     #[test]

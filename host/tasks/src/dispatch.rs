@@ -196,7 +196,7 @@ impl Machine {
                 }
                 task.phase = Phase::Open;
                 let n = task.attempts.conflicts;
-                let pause = machine.limits.backoff().pause(n, &mut machine.jitter);
+                let pause = machine.limits.backoff().pause(n, machine.jitter.luck());
                 task.attempts.next = Next::At(machine.now.after(pause));
             }
             Err(CommitError::Stale(_)) if task.record.guarantee == Guarantee::Kept => machine.lose(task),
@@ -304,7 +304,7 @@ impl Machine {
         } else if task.attempts.may_start(self.limits.attempts) {
             task.attempts.last_error = Some(error);
             let failures = task.attempts.failures();
-            let pause = self.limits.backoff().pause(failures, &mut self.jitter);
+            let pause = self.limits.backoff().pause(failures, self.jitter.luck());
             task.attempts.next = Next::At(self.now.after(pause));
         } else {
             self.end(task, Outcome::Failed(error));
@@ -317,14 +317,14 @@ impl Machine {
         let pause = self
             .limits
             .backoff()
-            .pause(task.attempts.pauses, &mut self.jitter);
+            .pause(task.attempts.pauses, self.jitter.luck());
         task.attempts.next = Next::At(self.now.after(pause));
     }
 
     /// Waits for what was missing. Unlike for want of a provider, an attempt starts in between, so the pauses count on.
     fn pause_excused(&mut self, task: &mut Task) {
         let n = task.attempts.excused;
-        let pause = self.limits.backoff().pause(n, &mut self.jitter);
+        let pause = self.limits.backoff().pause(n, self.jitter.luck());
         task.attempts.next = Next::At(self.now.after(pause));
     }
 

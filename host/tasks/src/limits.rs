@@ -1,5 +1,4 @@
-use crate::attempt::Backoff;
-use karman_types::{ByteSize, TaskError, serde_duration};
+use karman_types::{Backoff, ByteSize, TaskError, serde_duration};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 

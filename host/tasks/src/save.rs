@@ -89,7 +89,7 @@ impl Machine {
     /// Does it again after a pause.
     pub(crate) fn retry_later(&mut self, task: &mut Task, redo: Redo) {
         task.retries = task.retries.saturating_add(1);
-        let pause = self.limits.backoff().pause(task.retries, &mut self.jitter);
+        let pause = self.limits.backoff().pause(task.retries, self.jitter.luck());
         task.retry = Some((self.now.after(pause), redo));
     }
 

@@ -25,6 +25,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod backoff;
 mod contract;
 mod data;
 mod error;
@@ -46,6 +47,7 @@ mod unknown_key;
 mod workflow;
 mod xml;
 
+pub use backoff::Backoff;
 pub use contract::{ContractError, MAX_CONFIGURATION, Setting, TaskContract};
 pub use data::{DataContract, DataField, DataType, NumberType};
 pub use error::{ErrorKind, TaskError};

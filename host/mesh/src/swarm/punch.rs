@@ -4,15 +4,17 @@
 //! router, a board under load or an address learnt too late leaves the two at the relay for good. Meeting there once more, on a
 //! circuit of its own, makes libp2p try again with what is known by then.
 
+use karman_types::Backoff;
 use libp2p::swarm::ConnectionId;
 use libp2p::{Multiaddr, PeerId};
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-/// When the next try comes after the first; each one after that waits twice as long.
-const FIRST_PAUSE: Duration = Duration::from_secs(15);
-/// The longest that two nodes stay at a relay without another try.
-const LONGEST_PAUSE: Duration = Duration::from_secs(900);
+/// How long two nodes stay at a relay without another try.
+const PAUSES: Backoff = Backoff {
+    first: Duration::from_secs(15),
+    longest: Duration::from_secs(900),
+};
 
 /// The nodes that this one came to over a relay.
 #[derive(Default)]
@@ -23,7 +25,8 @@ pub(super) struct Punching {
 struct Behind {
     circuit: Multiaddr,
     due: Instant,
-    pause: Duration,
+    /// How many pauses it has been there for, this one included.
+    pauses: u32,
     /// The circuit of the last try; no stream goes over it.
     last_try: Option<ConnectionId>,
 }
@@ -41,8 +44,8 @@ impl Punching {
     pub(super) fn relayed(&mut self, peer: PeerId, circuit: Multiaddr, now: Instant) {
         self.behind.entry(peer).or_insert(Behind {
             circuit,
-            due: now + FIRST_PAUSE,
-            pause: FIRST_PAUSE,
+            due: now + PAUSES.first,
+            pauses: 1,
             last_try: None,
         });
     }
@@ -56,10 +59,10 @@ impl Punching {
         let mut tries = Vec::new();
         for (peer, behind) in &mut self.behind {
             if !is_relayed(peer) {
-                (behind.due, behind.pause) = (now + FIRST_PAUSE, FIRST_PAUSE);
+                (behind.due, behind.pauses) = (now + PAUSES.first, 1);
             } else if behind.due <= now {
-                behind.pause = (behind.pause * 2).min(LONGEST_PAUSE);
-                behind.due = now + behind.pause;
+                behind.pauses = behind.pauses.saturating_add(1);
+                behind.due = now + PAUSES.whole(behind.pauses);
                 tries.push(Try {
                     peer: *peer,
                     circuit: behind.circuit.clone(),
@@ -111,11 +114,11 @@ mod tests {
         let (peer, start) = (PeerId::random(), Instant::now());
         let mut punching = Punching::default();
         punching.relayed(peer, Multiaddr::empty(), start);
-        let first = punching.due(start + FIRST_PAUSE, |_| true);
+        let first = punching.due(start + PAUSES.first, |_| true);
         assert!(first[0].over.is_none());
         let connection = ConnectionId::new_unchecked(7);
         punching.tries(&peer, connection);
-        let second = punching.due(start + FIRST_PAUSE * 4, |_| true);
+        let second = punching.due(start + PAUSES.first * 4, |_| true);
         assert_eq!(second[0].over, Some(connection));
     }
 }

@@ -2,7 +2,7 @@
 
 use super::history::brief;
 use super::{AttemptId, Failure, Machine, Phase, Run, RunId, RunState, StepState, Undoing, What};
-use karman_types::{ErrorKind, FlowTask, RecordError, Side, TaskError, Workflow, format_duration};
+use karman_types::{Backoff, ErrorKind, FlowTask, RecordError, Side, TaskError, Workflow, format_duration};
 use serde_json::Value;
 use std::time::Duration;
 
@@ -45,8 +45,11 @@ pub(super) const fn is_of_the_stop(kind: ErrorKind) -> bool {
 
 /// The pause before the next attempt, when this many have failed.
 pub(super) fn pause(task: &FlowTask, failed: u32) -> Duration {
-    let doubled = 1u32.checked_shl(failed.saturating_sub(1)).unwrap_or(u32::MAX);
-    task.pause.saturating_mul(doubled).min(Workflow::LONGEST_PAUSE)
+    let pauses = Backoff {
+        first: task.pause,
+        longest: Workflow::LONGEST_PAUSE,
+    };
+    pauses.whole(failed)
 }
 
 /// Why a run ends that has not failed itself.

@@ -1,13 +1,15 @@
 //! Orders of which nothing came, in a row. They are kept on the disk: who is started again and again asks the server no more often than
 //! who stays up.
 
+use karman_types::Backoff;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
-/// How long to wait after a first failure; twice as long after each further one. Let's Encrypt allows five failures an hour.
-const AGAIN: Duration = Duration::from_secs(300);
-/// The longest wait after a failure.
-const LONGEST: Duration = Duration::from_secs(6 * 3600);
+/// How long to wait after failures. Let's Encrypt allows five an hour.
+const PAUSES: Backoff = Backoff {
+    first: Duration::from_secs(300),
+    longest: Duration::from_secs(6 * 3600),
+};
 
 /// Orders in a row of which nothing came.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
@@ -52,11 +54,10 @@ impl Tries {
 
     /// How long to wait after so many.
     pub(super) fn pause(&self) -> Duration {
-        let Some(doublings) = self.count.checked_sub(1) else {
-            return Duration::ZERO;
-        };
-        let doubled = 1_u32.checked_shl(doublings).unwrap_or(u32::MAX);
-        AGAIN.saturating_mul(doubled).min(LONGEST)
+        match self.count {
+            0 => Duration::ZERO,
+            count => PAUSES.whole(count),
+        }
     }
 
     /// How much of that is left. All of it where the clock stands before the last one: it says nothing then of the time in between.

@@ -61,7 +61,7 @@ use crate::runtime::Runtime;
 use crate::services::blocking;
 use inside::Inside;
 use karman_engine::capability::nn::Tensors;
-use karman_types::{Digest, TaskError};
+use karman_types::{Backoff, Digest, TaskError};
 use orders::Orders;
 use parking_lot::Mutex;
 use patience::Words;
@@ -345,10 +345,12 @@ impl Node {
     }
 }
 
-/// How long a model runs here alone, after a start or with another file, until its helpers are asked again.
-const ASK_AGAIN: Duration = Duration::from_secs(5);
-/// That time doubles up to this: to ask is to measure links, which takes them from others.
-const ASK_AT_MOST: Duration = Duration::from_secs(300);
+/// How long a model runs here alone, after a start or with another file, until its helpers are asked again: to ask is to measure links,
+/// which takes them from others.
+const ASK_AGAIN: Backoff = Backoff {
+    first: Duration::from_secs(5),
+    longest: Duration::from_secs(300),
+};
 
 /// After a start: runs models in parts again that ran so before.
 pub(crate) async fn resume_all(node: Weak<Inner>) {
@@ -363,10 +365,10 @@ fn orders_of(node: &Node) -> HashMap<String, SplitOrder> {
 
 /// Runs these in parts again as they were ordered to. Until their helpers answer they run here alone.
 async fn resume(node: Weak<Inner>, mut left: Vec<String>) {
-    let mut pause = ASK_AGAIN;
+    let mut pauses = 0u32;
     while !left.is_empty() {
-        tokio::time::sleep(pause).await;
-        pause = ASK_AT_MOST.min(pause * 2);
+        pauses = pauses.saturating_add(1);
+        tokio::time::sleep(ASK_AGAIN.whole(pauses)).await;
         let Some(node) = Node::upgrade(&node) else { return };
         let mut waiting = Vec::new();
         for name in left {

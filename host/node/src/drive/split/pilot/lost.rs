@@ -1,12 +1,14 @@
 //! Tiers that did not answer, or could not make their part ready, and when each is asked again.
 
+use karman_types::Backoff;
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-/// The pause before one is asked again.
-const FIRST: Duration = Duration::from_secs(2);
-/// The longest pause: of one that can be reached, and never does its part.
-const LONGEST: Duration = Duration::from_secs(300);
+/// The pauses before one is asked again. The longest is that of one that can be reached, and never does its part.
+const PAUSES: Backoff = Backoff {
+    first: Duration::from_secs(2),
+    longest: Duration::from_secs(300),
+};
 
 /// Those that are lost, and those that are back and have yet to show that they do their part.
 #[derive(Default)]
@@ -14,7 +16,8 @@ pub(super) struct Lost(HashMap<usize, Away>);
 
 struct Away {
     is_back: bool,
-    pause: Duration,
+    /// How often in a row it has gone.
+    times: u32,
     /// When it is asked.
     again: Instant,
 }
@@ -27,11 +30,11 @@ impl Lost {
             return false;
         }
         // It was back, and failed again before it did anything.
-        let pause = before.map_or(FIRST, |away| (away.pause * 2).min(LONGEST));
+        let times = before.map_or(1, |away| away.times.saturating_add(1));
         let away = Away {
             is_back: false,
-            pause,
-            again: now + pause,
+            times,
+            again: now + PAUSES.whole(times),
         };
         self.0.insert(tier, away);
         true
@@ -60,7 +63,7 @@ impl Lost {
         let due = |away: &Away| !away.is_back && now >= away.again;
         let due = self.0.iter_mut().filter(|(_, away)| due(away));
         due.map(|(tier, away)| {
-            away.again = now + away.pause;
+            away.again = now + PAUSES.whole(away.times);
             *tier
         })
         .collect()
@@ -78,24 +81,24 @@ mod tests {
         assert_eq!((lost.all(), lost.due(start)), (vec![1], vec![]));
         // Whoever cannot be reached is asked as often as before.
         for time in 1..=3 {
-            let now = start + FIRST * time;
+            let now = start + PAUSES.first * time;
             assert_eq!((lost.due(now), lost.due(now)), (vec![1], vec![]));
         }
         lost.find(1);
-        assert_eq!((lost.all(), lost.due(start + LONGEST)), (vec![], vec![]));
+        assert_eq!((lost.all(), lost.due(start + PAUSES.longest)), (vec![], vec![]));
         assert!(lost.lose(1, start));
-        assert!(lost.due(start + FIRST).is_empty());
-        assert_eq!(lost.due(start + FIRST * 2), [1]);
+        assert!(lost.due(start + PAUSES.first).is_empty());
+        assert_eq!(lost.due(start + PAUSES.first * 2), [1]);
         for _ in 0..20 {
             lost.find(1);
             lost.lose(1, start);
         }
-        assert_eq!(lost.due(start + LONGEST), [1]);
+        assert_eq!(lost.due(start + PAUSES.longest), [1]);
         lost.works(1);
         assert_eq!(lost.all(), [1], "nobody would ask it any more");
         lost.find(1);
         lost.works(1);
         lost.lose(1, start);
-        assert_eq!(lost.due(start + FIRST), [1]);
+        assert_eq!(lost.due(start + PAUSES.first), [1]);
     }
 }
