@@ -21,7 +21,7 @@
 //! | `description` | a run as it is written down |
 //! | `arithmetic` | what a driver computes, on a processor or another device |
 //! | `client`, `layout` | what is known of clients; the arrays of a model |
-//! | `instant`, `floats`, `state` | time; how arrays and states are written down |
+//! | `floats`, `state` | how arrays and states are written down |
 //!
 //! ```
 //! use karman_fed::{Action, ClientId, Coordinator, Event, Instant, Layout, Processor, Profile, Run, Update};
@@ -57,7 +57,6 @@ mod arithmetic;
 mod client;
 mod description;
 mod floats;
-mod instant;
 mod layout;
 pub mod lora;
 pub mod privacy;
@@ -74,7 +73,7 @@ pub use description::{
     Clients, EncodingPolicy, Evaluation, Limits, LocalPrivacy, LowRank, LowRankRule, Pace, Privacy, Run,
     RunError, SecureSum, Swarm, Training,
 };
-pub use instant::Instant;
+pub use karman_types::Instant;
 pub use layout::{Array, Layout, LayoutError};
 pub use lora::Adapters;
 pub use round::{

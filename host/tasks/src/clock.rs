@@ -1,23 +1,6 @@
+use karman_types::Instant;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
-
-/// Milliseconds since some start, never going back: what timers are set by. Of no use on another node or after a restart.
-#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, Hash, Ord, PartialEq, PartialOrd, Serialize)]
-#[serde(transparent)]
-pub struct Instant(pub u64);
-
-impl Instant {
-    /// This much later.
-    #[must_use]
-    pub fn after(self, time: Duration) -> Self {
-        Self(self.0.saturating_add(millis(time)))
-    }
-
-    /// The time from `earlier` to here; zero when that lies ahead.
-    pub const fn since(self, earlier: Self) -> Duration {
-        Duration::from_millis(self.0.saturating_sub(earlier.0))
-    }
-}
 
 /// Milliseconds since 1970: what expiry is judged by.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, Hash, Ord, PartialEq, PartialOrd, Serialize)]
@@ -28,7 +11,8 @@ impl UnixMs {
     /// This much later.
     #[must_use]
     pub fn after(self, time: Duration) -> Self {
-        Self(self.0.saturating_add(millis(time)))
+        let millis = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+        Self(self.0.saturating_add(millis))
     }
 
     /// The time from `earlier` to here; zero when that lies ahead.
@@ -120,10 +104,6 @@ impl Clock {
     pub fn instant_of(&self, now: Instant, moment: UnixMs) -> Instant {
         now.after(moment.since(self.floor(now)))
     }
-}
-
-fn millis(time: Duration) -> u64 {
-    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]

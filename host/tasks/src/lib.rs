@@ -94,11 +94,12 @@ mod table;
 
 pub use attempt::{AttemptId, curable};
 pub use away::{AwayCall, AwayReply, AwayValue, Needs, Place};
-pub use clock::{Clock, Expiry, Instant, Reading, UnixMs};
+pub use clock::{Clock, Expiry, Reading, UnixMs};
 pub use commit::{Answer, Batch, Commit, CommitError, Judgement, Operation, Read, Seen, Verdict, judge};
 pub use dedupe::KeyReused;
 pub use entry::{Effect, Entry, KeptError};
 pub use event::{Action, Call, Event, Handover, SaveError, SubmitError, Ticket};
+pub use karman_types::Instant;
 pub use kept::{Kept, KeptState};
 pub use limits::{LimitReached, Limits};
 pub use machine::{Machine, Stats, Status};

@@ -1,7 +1,8 @@
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
-/// Milliseconds since the run began, never going back. After a restart it goes on from the time in the checkpoint.
+/// Milliseconds since some start that its holder knows, never going back: what timers are set by. Of no use on another node, and after a
+/// restart only to who goes on from the last one written down.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, Hash, Ord, PartialEq, PartialOrd, Serialize)]
 #[serde(transparent)]
 pub struct Instant(pub u64);
