@@ -12,13 +12,13 @@ use anyhow::{Context, Result, ensure};
 use futures::FutureExt;
 use futures::future::{BoxFuture, try_join_all};
 use karman_mesh::membership::{Invitation, Issuer, Member, RootKey, Terms, UnixTime};
-use karman_mesh::{CallHead, Mesh, MeshOptions, RemoteReport, Serve, Standing};
+use karman_mesh::{CallHead, Mesh, MeshOptions, RemoteReport, Serve, Standing, wall_clock};
 use karman_store::Store;
 use karman_study::report::{Report, Target};
 use karman_types::{Digest, NodeId, Offer, OfferedTask, TaskError, TaskRequest, TaskResponse, Tier};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 use tempfile::TempDir;
 use tokio::time::sleep;
 
@@ -121,7 +121,7 @@ impl World {
     }
 
     async fn join(&self, number: usize) -> Result<(Node, f64)> {
-        let now = SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs();
+        let now = wall_clock().as_secs();
         let now = UnixTime::from_seconds(now);
         let later = now.after(DAY);
         let terms = Terms::usual(Tier::Edge, later);

@@ -8,13 +8,13 @@ pub(crate) use node::Node;
 use crate::internet::{Internet, Place};
 use crate::support::{Home, guest, padded, root};
 use karman_mesh::membership::UnixTime;
-use karman_mesh::{BundleHead, Envelope, Parcel, Standing, open_bundle, write_bundle};
+use karman_mesh::{BundleHead, Envelope, Parcel, Standing, open_bundle, wall_clock, write_bundle};
 use karman_space::{Time, read_elements};
 use karman_store::{Bundle, BundleState, NodeKeys, Store};
 use karman_types::{Digest, NodeId, Tier};
 use serde_json::Value;
 use std::path::PathBuf;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 const GROUND: Place = Place::Internet(1);
 const SATELLITE: Place = Place::Internet(2);
@@ -98,7 +98,7 @@ fn passes(elements: &std::path::Path) -> Vec<Pass> {
 }
 
 pub(crate) fn now() -> Time {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+    let since = wall_clock();
     Time::from_unix_micros(since.as_micros() as i64)
 }
 

@@ -8,13 +8,13 @@ use bytes::Bytes;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use karman_mesh::membership::{Invitation, Issuer, Member, RootKey, Terms, UnixTime};
-use karman_mesh::{Ask, CallHead, Mesh, MeshOptions, PeerId, RemoteReport, Serve, Standing};
+use karman_mesh::{Ask, CallHead, Mesh, MeshOptions, PeerId, RemoteReport, Serve, Standing, wall_clock};
 use karman_store::Store;
 use karman_types::{Offer, TaskError, TaskId, TaskRequest, TaskResponse, Tier};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 const SOON: Duration = Duration::from_secs(20);
 
@@ -182,7 +182,7 @@ pub(super) async fn serve_tensor(folder: &Path) -> Result<()> {
         ensure!(started.elapsed() < SOON, "it does not listen");
         addresses = mesh.addresses().await.iter().map(ToString::to_string).collect();
     }
-    let now = SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs();
+    let now = wall_clock().as_secs();
     let now = UnixTime::from_seconds(now);
     let later = now.after(Duration::from_secs(86_400));
     let terms = Terms::usual(Tier::Edge, later);

@@ -8,12 +8,11 @@ use crate::error::Worded;
 use bytes::Bytes;
 use http::Method;
 use karman_mesh::membership::UnixTime;
-use karman_mesh::{InvitationStatus, Invitations};
+use karman_mesh::{InvitationStatus, Invitations, wall_clock};
 use karman_node::{HeldModel, NodeConfig, NodeStatus, remove_stored_model, unfit_for_gpu};
 use karman_package::{Package, ReadLimits};
 use karman_store::{ModelInfo, Store, StoreError};
 use karman_types::{Grant, GrantSet, TaskError};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 /// The node's belongings.
 pub(crate) enum Held {
@@ -251,8 +250,7 @@ pub(crate) fn used_by(package: &Package) -> Option<GrantSet> {
 
 /// What the clock of this machine shows.
 pub(crate) fn clock() -> UnixTime {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    UnixTime::from_seconds(now.as_secs())
+    UnixTime::from_seconds(wall_clock().as_secs())
 }
 
 fn json(value: &impl serde::Serialize) -> Result<Bytes, TaskError> {

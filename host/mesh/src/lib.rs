@@ -26,7 +26,7 @@
 //! | `company`, `moved`, `farewell` | staying connected, finding a node that has moved, leaving |
 //! | `bundles`, `sealed`, `blobs` | what waits for a link, what nobody on the way can read, files |
 //! | `wire`, `taken`, `body`, `tensors` | frames, streams, bodies |
-//! | `emulate`, `trace`, `under_way`, `places` | emulated links, trace context, work that several wait for, what there is for each peer |
+//! | `emulate`, `trace`, `under_way`, `places`, `wall_clock` | emulated links, trace context, work that several wait for, what there is for each peer, the machine's clock |
 //!
 //! ```
 //! use karman_mesh::membership::{Issuer, Rights, RootKey, Terms, UnixTime};
@@ -87,6 +87,7 @@ mod tensors;
 pub mod trace;
 mod under_way;
 mod unheard;
+mod wall_clock;
 mod wire;
 
 pub use ask::{Ask, CallHead, RemoteReport};
@@ -107,4 +108,5 @@ pub use sealed::Mailbox;
 pub use standing::{Standing, root_of};
 pub use swarm::{Situation, Traffic};
 pub use tensors::{pack_encoded_tensors, pack_tensors, unpack_tensors};
+pub use wall_clock::wall_clock;
 pub use wire::WireError;

@@ -17,6 +17,7 @@ use crate::gate::{About, Credential, GateError, Knew, Shown};
 use crate::invitations::Invitations;
 use crate::membership::{Invitation, Issuer, Kind, Member, Membership, MeshKey, Signed, UnixTime};
 use crate::refusals::Refusals;
+use crate::wall_clock;
 use bytes::Bytes;
 use karman_store::{Store, StoreError};
 use karman_types::{TaskError, Tier};
@@ -26,7 +27,6 @@ use parking_lot::{Mutex, RwLock};
 use serde_bytes::ByteBuf;
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
-use std::time::{SystemTime, UNIX_EPOCH};
 use tokio::sync::{Semaphore, watch};
 
 const MESH: &str = "mesh";
@@ -354,8 +354,7 @@ struct Admitted {
 }
 
 fn clock() -> u64 {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH);
-    now.unwrap_or_default().as_secs()
+    wall_clock().as_secs()
 }
 
 impl From<StoreError> for GateError {

@@ -2,6 +2,7 @@
 
 use crate::ahead::Outlook;
 use crate::config::{GroundStation, MeshConfig, Orbits};
+use karman_mesh::wall_clock;
 use karman_space::{
     Contact, ContactPlan, Geodetic, GroundLink, PlanError, Replay, Satellite, Span, Station, Time, Track,
     read_elements,
@@ -9,7 +10,7 @@ use karman_space::{
 use karman_types::{NodeId, TaskError};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime};
 
 /// How far ahead contacts are computed.
 const AHEAD: Duration = Duration::from_secs(2 * 86_400);
@@ -114,7 +115,7 @@ fn wrong(path: &Path, why: &dyn std::fmt::Display) -> TaskError {
 
 /// The time of this machine's clock.
 pub(crate) fn now() -> Time {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let since = wall_clock();
     Time::from_unix_micros(i64::try_from(since.as_micros()).unwrap_or(i64::MAX))
 }
 

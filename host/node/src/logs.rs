@@ -1,11 +1,11 @@
 //! The last events of a node, kept in memory so that `karman node logs` can show them.
 
+use karman_mesh::wall_clock;
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 use std::fmt::Write as _;
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
 use tracing::field::{Field, Visit};
 use tracing::{Event, Subscriber};
 use tracing_subscriber::Layer;
@@ -58,10 +58,7 @@ impl<S: Subscriber> Layer<S> for LogRing {
     fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
         let mut text = Text::default();
         event.record(&mut text);
-        let unix_ms = SystemTime::now()
-            .duration_since(UNIX_EPOCH)
-            .unwrap_or_default()
-            .as_millis() as u64;
+        let unix_ms = wall_clock().as_millis() as u64;
         let mut ring = self.0.lock();
         ring.last += 1;
         if ring.events.len() == MOST_EVENTS {

@@ -3,12 +3,13 @@ use crate::home::Home;
 use crate::services::{ModelSource, NodeCompute, NodeModels, NodeSettings, StoreBuckets, WithGpu};
 use karman_engine::capability::invoke::Invoke;
 use karman_engine::{CompileCache, Engine, EngineOptions, Plugin, Services};
+use karman_mesh::wall_clock;
 use karman_store::NodeKeys;
 use karman_types::{CallContext, GrantSet, NodeId, TaskError, TaskId, Tier};
 use parking_lot::RwLock;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 /// Everything that it takes to run a plugin on this machine: the engine, and behind it this node's store and models.
 ///
@@ -138,7 +139,7 @@ impl Runtime {
 
     /// The context of a call that begins here.
     pub fn context(&self, within: Option<Duration>) -> CallContext {
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let now = wall_clock();
         CallContext {
             task: TaskId::from_parts(now.as_millis() as u64, fastrand::u128(..)),
             attempt: 1,

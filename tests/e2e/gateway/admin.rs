@@ -2,8 +2,8 @@
 
 use super::*;
 use crate::fed::{describe, digits};
+use karman_mesh::wall_clock;
 use karman_space::Time;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 /// A satellite, and the stations that it passes.
 const SATELLITE: &str = "00000000000000aa";
@@ -14,7 +14,7 @@ const ENDED: Duration = Duration::from_secs(120);
 
 /// A plan by which the satellite is in reach of one station for an hour, and of another in half an hour.
 fn plan(home: &Home) {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+    let now = wall_clock();
     let at = |minutes: i64| Time::from_unix_ms(now.as_millis() as i64 + minutes * 60_000);
     let contact = |to: &str, start: i64, end: i64| {
         format!(

@@ -15,6 +15,7 @@ use crate::refusal::Refusal;
 use failures::Failures;
 use http::{HeaderMap, header};
 use karman_mesh::membership::UnixTime;
+use karman_mesh::wall_clock;
 use karman_package::PublicKey;
 use karman_types::{ErrorKind, TaskError};
 use parking_lot::Mutex;
@@ -23,7 +24,7 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 /// Tokens that stay verified. One more drops those that nobody uses at the time.
 const MOST_KNOWN: usize = 10_000;
@@ -182,7 +183,7 @@ impl Access {
 
     /// The time by which tokens are judged: a clock that was reset does not bring expired ones back.
     fn clock(&self) -> UnixTime {
-        let clock = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let clock = wall_clock();
         let before = self.newest.fetch_max(clock.as_secs(), Ordering::Relaxed);
         UnixTime::from_seconds(clock.as_secs().max(before))
     }

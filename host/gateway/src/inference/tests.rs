@@ -4,11 +4,11 @@ use crate::config::GatewayLimits;
 use futures::FutureExt;
 use http::HeaderMap;
 use karman_mesh::membership::{Issuer, RootKey, Terms, UnixTime};
+use karman_mesh::wall_clock;
 use karman_node::{JoinOptions, LogRing, NodeConfig, RuntimeOptions};
 use karman_types::{ErrorKind, Tier, from_toml};
 use std::net::Ipv4Addr;
 use std::path::Path;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 /// A node with a mesh, of which it is about to become a member.
 async fn invited(folder: &Path) -> Node {
@@ -20,7 +20,7 @@ async fn invited(folder: &Path) -> Node {
     let config = "tier = \"edge\"\n[mesh]\nlisten = \"127.0.0.1:0\"\nfind-neighbours = false\n";
     let config: NodeConfig = from_toml(config).unwrap();
     let node = Node::start(config, options, LogRing::default()).await.unwrap();
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+    let now = wall_clock();
     let now = UnixTime::from_seconds(now.as_secs());
     let later = now.after(Duration::from_secs(3600));
     let (root, terms) = (RootKey::generate().unwrap(), Terms::usual(Tier::Edge, later));

@@ -1,12 +1,12 @@
 use crate::app::App;
+use crate::held::clock;
 use crate::input::Input;
 use clap::{Args, Subcommand};
 use karman_gateway::{AccessTerms, AccessToken, CallerLimits, Revoked, Right, TokenError};
-use karman_mesh::membership::UnixTime;
 use karman_package::PublicKey;
 use karman_types::{ByteSize, TaskError, parse_duration};
 use serde_json::json;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 /// `karman token`
 #[derive(Args, Debug)]
@@ -86,25 +86,20 @@ fn refused(error: TokenError) -> TaskError {
     TaskError::new(error.kind(), error.to_string())
 }
 
-fn now() -> UnixTime {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    UnixTime::from_seconds(since.as_secs())
-}
-
 impl Issue {
     fn run(&self, app: &App) -> Result<(), TaskError> {
         let keys = app.keys()?;
         let terms = AccessTerms {
             name: self.name.clone(),
             rights: self.rights.clone(),
-            not_after: now().after(self.expires),
+            not_after: clock().after(self.expires),
             limits: CallerLimits {
                 rate: self.rate,
                 body: self.body,
                 at_once: self.at_once,
             },
         };
-        let text = AccessToken::issue(keys.node().seed(), &terms, now()).map_err(refused)?;
+        let text = AccessToken::issue(keys.node().seed(), &terms, clock()).map_err(refused)?;
         let key = PublicKey::from_bytes(keys.node().public());
         let token = AccessToken::read(&text, &[key]).map_err(refused)?;
         app.output.result(
@@ -133,7 +128,7 @@ impl Inspect {
             None => PublicKey::from_bytes(app.keys()?.node().public()),
         };
         let token = AccessToken::read(&text, &[key]).map_err(refused)?;
-        let ended = token.check(now()).is_err();
+        let ended = token.check(clock()).is_err();
         app.output.result(
             || shown(&token, ended),
             || json!({ "token": token, "ended": ended }),

@@ -3,13 +3,13 @@
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use karman_mesh::membership::{Invitation, Issuer, Member, RootKey, Terms, UnixTime};
-use karman_mesh::{Ask, CallHead, Mesh, MeshOptions, Multiaddr, RemoteReport, Serve, Standing};
+use karman_mesh::{Ask, CallHead, Mesh, MeshOptions, Multiaddr, RemoteReport, Serve, Standing, wall_clock};
 use karman_space::LinkProfile;
 use karman_store::{NodeKeys, Store};
 use karman_types::{NodeId, Offer, OfferedTask, TaskError, TaskId, TaskRequest, TaskResponse, Tier};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 /// Answers a call with its own body, and a call of `slow` never.
@@ -227,7 +227,7 @@ pub(crate) async fn addresses(node: &Node) -> Vec<Multiaddr> {
 }
 
 pub(crate) fn invite(root: &RootKey, addresses: &[Multiaddr]) -> Invitation {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
+    let now = wall_clock().as_secs();
     let now = UnixTime::from_seconds(now);
     let later = now.after(Duration::from_secs(3600));
     let addresses = addresses.iter().map(ToString::to_string).collect();

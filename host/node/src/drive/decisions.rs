@@ -5,6 +5,7 @@ use super::attempt::{read, write};
 use crate::runtime::Runtime;
 use crate::services::{blocking, store_error};
 use bytes::Bytes;
+use karman_mesh::wall_clock;
 use karman_sched::log::{Entry, Tail, tails};
 use karman_types::{Digest, TaskError};
 use parking_lot::Mutex;
@@ -12,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 use tokio::sync::{MappedMutexGuard, MutexGuard, Notify};
 
 /// How long what was decided may wait for the disk.
@@ -177,7 +178,7 @@ impl Decisions {
 
 /// The time of day in milliseconds since 1970, as this node has it.
 pub(super) fn wall_ms() -> u64 {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let now = wall_clock();
     now.as_millis() as u64
 }
 

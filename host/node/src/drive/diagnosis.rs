@@ -5,11 +5,11 @@ use crate::contacts;
 use crate::node::Node;
 use crate::services::store_error;
 use karman_mesh::membership::{MembershipError, UnixTime};
-use karman_mesh::{Mesh, Path, Peer, Situation};
+use karman_mesh::{Mesh, Path, Peer, Situation, wall_clock};
 use karman_store::{MOST_AHEAD, Store};
 use karman_types::{TaskError, format_duration};
 use serde::{Deserialize, Serialize};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 /// The result of one check of the node.
 #[derive(Clone, Debug, Deserialize, Serialize)]
@@ -30,7 +30,7 @@ impl Diagnosis {
     /// # Errors
     /// When the store cannot be read.
     pub fn of_clock(store: &Store) -> Result<Self, TaskError> {
-        let clock = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let clock = wall_clock();
         let seen = store.mesh().time_floor(0).map_err(store_error)?;
         Ok(of_clock(
             UnixTime::from_seconds(clock.as_secs()),

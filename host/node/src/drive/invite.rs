@@ -6,11 +6,11 @@ use crate::config::Time;
 use crate::node::Node;
 use crate::services::{blocking, store_error};
 use karman_mesh::membership::{Invitation, Right, Rights, Terms, UnixTime};
-use karman_mesh::{InvitationStatus, Invitations, Multiaddr};
+use karman_mesh::{InvitationStatus, Invitations, Multiaddr, wall_clock};
 use karman_package::PublicKey;
 use karman_types::{TaskError, Tier};
 use serde::{Deserialize, Serialize};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 /// How long an invitation can be used, where nobody says otherwise; and how long the membership that comes of it lasts.
 const EXPIRES: Duration = Duration::from_secs(7 * 86_400);
@@ -158,10 +158,9 @@ impl Node {
 
     /// The time by which invitations are judged.
     fn mesh_time(&self) -> UnixTime {
-        let clock = || SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         match self.mesh() {
             Some(mesh) => mesh.standing().now(),
-            None => UnixTime::from_seconds(clock().as_secs()),
+            None => UnixTime::from_seconds(wall_clock().as_secs()),
         }
     }
 }

@@ -3,11 +3,12 @@
 use super::tasks::Inner;
 use crate::runtime::Runtime;
 use crate::services::store_error;
+use karman_mesh::wall_clock;
 use karman_store::MOST_AHEAD;
 use karman_tasks::{Event, Reading, UnixMs};
 use karman_types::TaskError;
 use std::sync::{Arc, Weak};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 use tokio::sync::Notify;
 
 /// How often the wall clock is read while it is not trusted: a board gets its time some seconds after it has booted.
@@ -17,7 +18,7 @@ const TRUSTED: Duration = Duration::from_secs(600);
 
 /// The wall clock, and what is known of it. It is believed unless it shows a time before one that this node has seen.
 pub(super) fn reading(runtime: &Runtime) -> Result<Reading, TaskError> {
-    let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let wall = wall_clock();
     let store = runtime.home().store()?;
     let floor = store.mesh().time_floor(0).map_err(store_error)?;
     Ok(Reading {

@@ -21,12 +21,13 @@ pub(super) use challenges::{ACME_TLS, Challenges};
 
 use crate::config::AcmeConfig;
 use instant_acme::ExternalAccountKey;
+use karman_mesh::wall_clock;
 use karman_types::{TaskError, format_duration};
 use kept::{Held, Kept};
 use rustls::RootCertStore;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 use tokio::time::{Instant, sleep, timeout};
 use tries::Tries;
 
@@ -249,7 +250,7 @@ fn due(held: &Held, names: &[String]) -> i64 {
 }
 
 fn now() -> i64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let since = wall_clock();
     i64::try_from(since.as_secs()).unwrap_or(i64::MAX)
 }
 

@@ -11,8 +11,9 @@ use super::sky;
 use super::spoken::line;
 use super::timetable::Timetable;
 use crate::app::App;
+use karman_mesh::wall_clock;
 use karman_types::{Slo, TaskError, TaskId, Workflow, format_duration};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 /// How often to look whether something is so.
 const LOOK: Duration = Duration::from_millis(50);
@@ -314,8 +315,7 @@ const fn whole_ms(time: Duration) -> Duration {
 }
 
 fn wall_ms() -> u64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    since.as_millis() as u64
+    wall_clock().as_millis() as u64
 }
 
 #[cfg(test)]

@@ -4,12 +4,13 @@
 //! some seconds. Who shows where the satellite is has the same elements, and the time that is played.
 
 use super::continuum::Who;
+use karman_mesh::wall_clock;
 use karman_space::{Geodetic, GroundLink, Rate, Span, Station, Time, Track, read_elements};
 use karman_types::{NodeId, TaskError};
 use serde::Serialize;
 use std::fmt::Display;
 use std::path::Path;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 /// Its elements, as a file has them.
 pub(super) const ELEMENTS: &str = include_str!("../../../../../plugins/flood/cbers2.tle");
@@ -189,7 +190,7 @@ impl Pass {
 
 /// The time of this machine's clock.
 pub(super) fn now() -> Time {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let since = wall_clock();
     Time::from_unix_micros(i64::try_from(since.as_micros()).unwrap_or(i64::MAX))
 }
 

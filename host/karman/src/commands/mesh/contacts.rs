@@ -2,11 +2,12 @@ use crate::app::App;
 use crate::control::{Control, escape};
 use crate::output::table;
 use clap::Args;
+use karman_mesh::wall_clock;
 use karman_node::contact_plan;
 use karman_space::{Contact, ContactPlan, Time};
 use karman_types::{NodeId, TaskError, format_duration, parse_duration};
 use serde_json::json;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 /// `karman mesh contacts`
 #[derive(Args, Debug)]
@@ -27,7 +28,7 @@ pub(super) struct Contacts {
 
 impl Contacts {
     pub(super) fn run(&self, app: &App) -> Result<(), TaskError> {
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let now = wall_clock();
         let now = Time::from_unix_micros(i64::try_from(now.as_micros()).unwrap_or(i64::MAX));
         let from = self.from.unwrap_or(now);
         let plan = self.plan(app, from)?;

@@ -2,6 +2,7 @@ use super::init::refused;
 use crate::app::App;
 use crate::control::Control;
 use crate::error::Worded;
+use crate::held::clock;
 use clap::Args;
 use http::Method;
 use karman_mesh::Invitations;
@@ -12,7 +13,7 @@ use karman_types::{TaskError, Tier, parse_duration};
 use qrcode::QrCode;
 use qrcode::render::unicode;
 use serde_json::json;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 /// `karman mesh invite`
 #[derive(Args, Debug)]
@@ -92,8 +93,7 @@ fn by_root_key(app: &App, order: &InviteOrder) -> Result<Invitation, TaskError> 
                 .with_hint("start it (`karman node up`), or give --address"),
         );
     }
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    let now = UnixTime::from_seconds(now.as_secs());
+    let now = clock();
     let invitation = Issuer::root(&RootKey::from_seed(&root)).invite(
         &order.terms(now, UnixTime::MAX),
         now.after(order.expires.0),

@@ -1,5 +1,6 @@
 use super::*;
 use crate::membership::{Kind, Member, Right, Signed};
+use crate::wall_clock;
 use bytes::Bytes;
 
 const HOUR: Duration = Duration::from_secs(3600);
@@ -251,6 +252,5 @@ fn the_holder_of_the_root_key_renews_itself_when_that_is_due() {
 }
 
 fn clock() -> UnixTime {
-    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-    UnixTime::from_seconds(now.unwrap().as_secs())
+    UnixTime::from_seconds(wall_clock().as_secs())
 }

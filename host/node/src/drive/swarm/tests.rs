@@ -7,13 +7,15 @@ use futures::FutureExt;
 use futures::future::{BoxFuture, join_all};
 use karman_fed::swarm::{Cover, Layout, Letter, Link, Message, SwarmSettings};
 use karman_mesh::membership::{Invitation, Issuer, Member, RootKey, Terms, UnixTime};
-use karman_mesh::{Ask, CallHead, Mesh, MeshOptions, Multiaddr, Peer, RemoteReport, Serve, Standing};
+use karman_mesh::{
+    Ask, CallHead, Mesh, MeshOptions, Multiaddr, Peer, RemoteReport, Serve, Standing, wall_clock,
+};
 use karman_store::Store;
 use karman_types::{Digest, ErrorKind, NodeId, Offer, TaskError, TaskId, TaskRequest, TaskResponse, Tier};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 use tempfile::TempDir;
 use tokio::task::JoinHandle;
 
@@ -158,7 +160,7 @@ async fn until(what: &str, holds: impl Fn() -> bool) {
 }
 
 fn invite(root: &RootKey, address: &Multiaddr) -> Invitation {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
+    let now = wall_clock().as_secs();
     let now = UnixTime::from_seconds(now);
     let later = now.after(Duration::from_secs(3600));
     let issuer = Issuer::root(root);
