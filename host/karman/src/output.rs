@@ -2,6 +2,7 @@
 
 use crate::cli;
 use crate::error::Worded;
+use karman_node::OnNode;
 use karman_types::{ErrorKind, NodeId, TaskError, escape_steering};
 use serde_json::{Value, json};
 use std::borrow::Cow;
@@ -97,17 +98,28 @@ impl Output {
         }
     }
 
-    /// What failed on some of several nodes: each is said as an error, the last as that of the command.
+    /// What came of an order on several nodes. `show` is for what was done. What failed is said after that, each as an error, the last as
+    /// that of the command.
     ///
     /// # Errors
-    /// When there is one.
-    pub(crate) fn failures(&self, failed: Vec<(NodeId, TaskError)>) -> Result<(), TaskError> {
-        let mut failed = failed.into_iter().map(|(node, mut error)| {
-            error.message = format!("node {}: {}", node.short(), error.message);
-            error
-        });
-        let last = failed.next_back();
-        failed.for_each(|error| self.error(&error));
+    /// When one failed; those of `show`.
+    pub(crate) fn on_nodes<T>(
+        &self,
+        outcomes: Vec<OnNode<T>>,
+        show: impl Fn(NodeId, T) -> Result<(), TaskError>,
+    ) -> Result<(), TaskError> {
+        let mut failed = Vec::new();
+        for OnNode { node, outcome } in outcomes {
+            match outcome {
+                Ok(done) => show(node, done)?,
+                Err(mut error) => {
+                    error.message = format!("node {}: {}", node.short(), error.message);
+                    failed.push(error);
+                }
+            }
+        }
+        let last = failed.pop();
+        failed.iter().for_each(|error| self.error(error));
         last.map_or(Ok(()), Err)
     }
 

@@ -10,8 +10,7 @@ use axum::response::Json;
 use axum::routing::{get, post};
 use bytes::Bytes;
 use karman_node::{
-    DeployOptions, Deployed, DeployedOn, InPath, InQuery, MOST_PLUGIN_BYTES, PluginStatus, UndeployedOn,
-    error_json,
+    DeployOptions, Deployed, InPath, InQuery, MOST_PLUGIN_BYTES, OnNode, PluginStatus, error_json,
 };
 use karman_types::{ByteSize, ErrorKind, Grant, GrantSet, NodeId, OfferedTask, TaskError, Tier};
 use serde::{Deserialize, Serialize};
@@ -60,7 +59,7 @@ struct Which {
 
 /// What became of it on one node: an error, or none.
 #[derive(Serialize)]
-struct OnNode {
+struct Became {
     node: NodeId,
     #[serde(skip_serializing_if = "Option::is_none")]
     deployed: Option<Deployed>,
@@ -122,7 +121,7 @@ async fn deploy(
     InPath(name): InPath<String>,
     InQuery(how): InQuery<How>,
     component: Bytes,
-) -> Result<Json<Vec<OnNode>>, Refusal> {
+) -> Result<Json<Vec<Became>>, Refusal> {
     let node = admin.node;
     if component.len() > MOST_PLUGIN_BYTES {
         let most = ByteSize(MOST_PLUGIN_BYTES as u64);
@@ -154,7 +153,7 @@ async fn deploy(
             Some(on) => node.deploy_on(&on, component, &name, options).await,
             None => {
                 let deployed = node.deploy(component.into(), &name, options).await?;
-                Ok(vec![DeployedOn {
+                Ok(vec![OnNode {
                     node: node.runtime().id(),
                     outcome: Ok(deployed),
                 }])
@@ -163,7 +162,7 @@ async fn deploy(
     });
     let each = deployed.await?.into_iter();
     Ok(Json(
-        each.map(|on| OnNode::of(on.node, on.outcome.map(Some))).collect(),
+        each.map(|on| Became::of(on.node, on.outcome.map(Some))).collect(),
     ))
 }
 
@@ -180,14 +179,14 @@ async fn undeploy(
     _: MayManage,
     InPath(name): InPath<String>,
     InQuery(Where { on }): InQuery<Where>,
-) -> Result<Json<Vec<OnNode>>, Refusal> {
+) -> Result<Json<Vec<Became>>, Refusal> {
     let node = admin.node;
     let undeployed = to_the_end(async move {
         match on {
             Some(on) => node.undeploy_on(&on, &name).await,
             None => {
                 node.undeploy(&name).await?;
-                Ok(vec![UndeployedOn {
+                Ok(vec![OnNode {
                     node: node.runtime().id(),
                     outcome: Ok(()),
                 }])
@@ -196,7 +195,7 @@ async fn undeploy(
     });
     let each = undeployed.await.map_err(missing)?.into_iter();
     Ok(Json(
-        each.map(|on| OnNode::of(on.node, on.outcome.map(|()| None)))
+        each.map(|on| Became::of(on.node, on.outcome.map(|()| None)))
             .collect(),
     ))
 }
@@ -246,7 +245,7 @@ async fn disallow(
     Ok(Json(left.await.map_err(missing)?))
 }
 
-impl OnNode {
+impl Became {
     fn of(node: NodeId, outcome: Result<Option<Deployed>, TaskError>) -> Self {
         let (deployed, error) = match outcome {
             Ok(deployed) => (deployed, None),

@@ -5,7 +5,7 @@ use crate::error::Worded;
 use crate::source::Source;
 use clap::Args;
 use http::Method;
-use karman_node::{Deployed, DeployedOn, NodeStatus, PeerStatus, Sent};
+use karman_node::{Deployed, NodeStatus, OnNode, PeerStatus, Sent};
 use karman_space::Priority;
 use karman_types::{ErrorKind, TaskError, format_bytes, parse_duration};
 use serde_json::json;
@@ -107,7 +107,7 @@ impl Deploy {
         control: &Control,
         source: &Source,
         selector: &str,
-    ) -> Result<Vec<DeployedOn>, TaskError> {
+    ) -> Result<Vec<OnNode<Deployed>>, TaskError> {
         let (name, on) = (escape(&source.name), escape(selector));
         let path = format!("/mesh/plugins/{name}?on={on}&downgrade={}", self.downgrade);
         let _progress = app.progress(&format!("deploying {} on {selector}", source.name));
@@ -117,27 +117,21 @@ impl Deploy {
     }
 
     /// Prints what came of it on each node; done when all of them have it.
-    fn show(&self, app: &App, deployed: Vec<DeployedOn>) -> Result<(), TaskError> {
-        let mut failed = Vec::new();
-        for DeployedOn { node, outcome } in deployed {
-            match outcome {
-                Ok(deployed) => {
-                    app.output.result(
-                        || text(&deployed, &node.short()),
-                        || {
-                            let mut object = json!(deployed);
-                            object["node"] = json!(node);
-                            object
-                        },
-                    )?;
-                    if let Some(how) = ungranted(&deployed) {
-                        app.output.note(format!("{how} on that node"));
-                    }
-                }
-                Err(error) => failed.push((node, error)),
+    fn show(&self, app: &App, deployed: Vec<OnNode<Deployed>>) -> Result<(), TaskError> {
+        app.output.on_nodes(deployed, |node, deployed| {
+            app.output.result(
+                || text(&deployed, &node.short()),
+                || {
+                    let mut object = json!(deployed);
+                    object["node"] = json!(node);
+                    object
+                },
+            )?;
+            if let Some(how) = ungranted(&deployed) {
+                app.output.note(format!("{how} on that node"));
             }
-        }
-        app.output.failures(failed)
+            Ok(())
+        })
     }
 }
 
@@ -193,11 +187,11 @@ fn is_reached(control: &Control, node: &str) -> Result<bool, TaskError> {
 }
 
 /// Whether the one node that was asked did not answer, so that the plugin can wait for it.
-fn is_gone(deployed: &Result<Vec<DeployedOn>, TaskError>) -> bool {
+fn is_gone(deployed: &Result<Vec<OnNode<Deployed>>, TaskError>) -> bool {
     let error = match deployed {
         Err(error) => Some(error),
         Ok(on) => match on.as_slice() {
-            [DeployedOn { outcome, .. }] => outcome.as_ref().err(),
+            [OnNode { outcome, .. }] => outcome.as_ref().err(),
             _ => None,
         },
     };
@@ -247,7 +241,7 @@ mod tests {
     #[test]
     fn only_a_node_that_does_not_answer_is_waited_for() {
         let gone = || TaskError::unavailable("no node in reach is `994d62a4`").with_field("node");
-        let on = |error| DeployedOn {
+        let on = |error| OnNode {
             node: NodeId::of_key(b"node"),
             outcome: Err(error),
         };

@@ -2,7 +2,7 @@ use crate::app::App;
 use crate::control::{Control, escape};
 use clap::Args;
 use http::Method;
-use karman_node::UndeployedOn;
+use karman_node::OnNode;
 use karman_types::TaskError;
 use serde_json::json;
 
@@ -28,20 +28,16 @@ impl Undeploy {
         app.output
             .result(|| format!("{name} is out of service"), || json!({ "name": name }))
     }
+
     /// Takes it out of service on every node that the selector names; done when none of them has it any more.
     fn run_on(&self, app: &App, control: &Control, selector: &str) -> Result<(), TaskError> {
         let path = format!("/mesh/plugins/{}?on={}", escape(&self.name), escape(selector));
-        let outcomes: Vec<UndeployedOn> = control.order(Method::DELETE, &path, Default::default())?;
-        let mut failed = Vec::new();
-        for UndeployedOn { node, outcome } in outcomes {
-            match outcome {
-                Ok(()) => app.output.result(
-                    || format!("{} is out of service on {}", self.name, node.short()),
-                    || json!({ "name": self.name, "node": node }),
-                )?,
-                Err(error) => failed.push((node, error)),
-            }
-        }
-        app.output.failures(failed)
+        let outcomes: Vec<OnNode<()>> = control.order(Method::DELETE, &path, Default::default())?;
+        app.output.on_nodes(outcomes, |node, ()| {
+            app.output.result(
+                || format!("{} is out of service on {}", self.name, node.short()),
+                || json!({ "name": self.name, "node": node }),
+            )
+        })
     }
 }

@@ -1,13 +1,13 @@
 //! Models that are brought to nodes of the mesh: they are told what it is, fetch the file from this node, and run it from then on.
 
-use super::deploy::read;
+use super::deploy::{OnNode, read};
 use super::model_tasks::MODEL;
 use crate::node::Node;
 use crate::services::{blocking, store_error};
 use bytes::Bytes;
 use karman_mesh::{Ask, CallHead, PeerId, Wanted, pack_tensors, unpack_tensors};
 use karman_store::{Model, ModelInfo, check_model_name};
-use karman_types::{Digest, NodeId, TaskError};
+use karman_types::{Digest, TaskError};
 use serde::{Deserialize, Serialize};
 
 /// A model as `karman model list` shows it.
@@ -48,15 +48,6 @@ impl From<Model> for HeldModel {
             refused: None,
         }
     }
-}
-
-/// The result of adding a model on one of its target nodes.
-#[derive(Clone, Debug, Deserialize, Serialize)]
-pub struct ModelOn {
-    /// The node.
-    pub node: NodeId,
-    /// What it has now, or why not.
-    pub outcome: Result<HeldModel, TaskError>,
 }
 
 /// What a node is told of a model besides its digest.
@@ -102,11 +93,11 @@ impl Node {
         name: &str,
         file: Bytes,
         info: ModelInfo,
-    ) -> Result<Vec<ModelOn>, TaskError> {
+    ) -> Result<Vec<OnNode<HeldModel>>, TaskError> {
         let (here, elsewhere) = self.selected(selector).await?;
         let mut outcomes = Vec::new();
         if here {
-            outcomes.push(ModelOn {
+            outcomes.push(OnNode {
                 node: self.runtime().id(),
                 outcome: self.add_model(name, file.clone(), info.clone()).await,
             });
@@ -125,7 +116,7 @@ impl Node {
                 .map_err(|error| TaskError::limit(error.to_string()).with_field("info"))?;
             Ok(body.into_bytes())
         });
-        outcomes.extend(answers.await.into_iter().map(|(node, answer)| ModelOn {
+        outcomes.extend(answers.await.into_iter().map(|(node, answer)| OnNode {
             node,
             outcome: read(answer),
         }));

@@ -12,22 +12,13 @@ use karman_types::{ErrorKind, NodeId, NodeSelector, Offer, TaskError, TaskRespon
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-/// The result of a deployment on one node.
+/// What came of an order on one node.
 #[derive(Clone, Debug, Deserialize, Serialize)]
-pub struct DeployedOn {
+pub struct OnNode<T> {
     /// The node.
     pub node: NodeId,
     /// What it did, or why not.
-    pub outcome: Result<Deployed, TaskError>,
-}
-
-/// The result of a removal on one node.
-#[derive(Clone, Debug, Deserialize, Serialize)]
-pub struct UndeployedOn {
-    /// The node.
-    pub node: NodeId,
-    /// Whether it did, or why not.
-    pub outcome: Result<(), TaskError>,
+    pub outcome: Result<T, TaskError>,
 }
 
 impl Node {
@@ -57,12 +48,12 @@ impl Node {
         component: Bytes,
         name: &str,
         options: DeployOptions,
-    ) -> Result<Vec<DeployedOn>, TaskError> {
+    ) -> Result<Vec<OnNode<Deployed>>, TaskError> {
         let (here, elsewhere) = self.selected(selector).await?;
         let mut outcomes = Vec::new();
         if here {
             let outcome = self.deploy(component.to_vec(), name, options).await;
-            outcomes.push(DeployedOn {
+            outcomes.push(OnNode {
                 node: self.runtime().id(),
                 outcome,
             });
@@ -75,7 +66,7 @@ impl Node {
             size: loan.size,
         };
         let answers = self.order_each(&elsewhere, (ask, &loan.name), |node| loan.ticket(node));
-        outcomes.extend(answers.await.into_iter().map(|(node, answer)| DeployedOn {
+        outcomes.extend(answers.await.into_iter().map(|(node, answer)| OnNode {
             node,
             outcome: read(answer),
         }));
@@ -98,7 +89,7 @@ impl Node {
     ///
     /// # Errors
     /// `invalid` when the selector does not read, `unavailable` when it names no node in reach that has the plugin.
-    pub async fn undeploy_on(&self, selector: &str, name: &str) -> Result<Vec<UndeployedOn>, TaskError> {
+    pub async fn undeploy_on(&self, selector: &str, name: &str) -> Result<Vec<OnNode<()>>, TaskError> {
         let here = async {
             self.plugins().named(name).ok()?;
             Some(self.undeploy(name).await)
@@ -113,7 +104,7 @@ impl Node {
         selector: &str,
         (name, asked): (&str, &str),
         here: impl Future<Output = Option<Result<(), TaskError>>> + Send,
-    ) -> Result<Vec<UndeployedOn>, TaskError> {
+    ) -> Result<Vec<OnNode<()>>, TaskError> {
         let (is_named, elsewhere) = self.selected(selector).await?;
         let own = match is_named {
             true => here.await,
@@ -123,10 +114,10 @@ impl Node {
         let answers = self.order_each(&elsewhere, (&Ask::Undeploy, asked), |_| Ok(Bytes::new()));
         let answers = answers.await.into_iter().filter(|(_, answer)| !lacks_it(answer));
         let others = answers.map(|(node, answer)| (node, answer.map(drop)));
-        let outcomes: Vec<UndeployedOn> = own
+        let outcomes: Vec<OnNode<()>> = own
             .into_iter()
             .chain(others)
-            .map(|(node, outcome)| UndeployedOn { node, outcome })
+            .map(|(node, outcome)| OnNode { node, outcome })
             .collect();
         match outcomes.is_empty() {
             false => Ok(outcomes),

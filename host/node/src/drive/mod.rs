@@ -36,10 +36,10 @@ mod tasks;
 mod time;
 
 pub(crate) use blobs::Lent;
-pub use bring::{HeldModel, ModelOn};
+pub use bring::HeldModel;
 pub(crate) use bundles::{Bundles, run as hand_on};
 pub use decisions::DecisionLog;
-pub use deploy::{DeployedOn, UndeployedOn};
+pub use deploy::OnNode;
 pub use diagnosis::Diagnosis;
 pub(crate) use dispatch::Calls;
 pub use dispatch::Ran;

@@ -1,7 +1,7 @@
 //! Models that are taken away: from this node, and from others of the mesh.
 
 use super::HeldModel;
-use super::deploy::UndeployedOn;
+use super::deploy::OnNode;
 use super::model_tasks::MODEL;
 use super::split::forget_order;
 use crate::node::Node;
@@ -31,7 +31,7 @@ impl Node {
     ///
     /// # Errors
     /// `invalid` when the selector does not read, `unavailable` when it names no node in reach that has the model.
-    pub async fn remove_model_on(&self, selector: &str, name: &str) -> Result<Vec<UndeployedOn>, TaskError> {
+    pub async fn remove_model_on(&self, selector: &str, name: &str) -> Result<Vec<OnNode<()>>, TaskError> {
         let here = async {
             match self.runtime().models().find(name) {
                 Ok(found) => {

@@ -2,7 +2,7 @@
 
 use super::answer::Refusal;
 use super::extract::{InBody, InPath, InQuery};
-use crate::drive::{HeldModel, ModelOn, UndeployedOn};
+use crate::drive::{HeldModel, OnNode};
 use crate::node::Node;
 use crate::services::{blocking, store_error};
 use axum::Router;
@@ -136,7 +136,7 @@ async fn add_model_on(
     InPath(name): InPath<String>,
     InQuery(AboutOn { on, info }): InQuery<AboutOn>,
     file: Bytes,
-) -> Result<Json<Vec<ModelOn>>, Refusal> {
+) -> Result<Json<Vec<OnNode<HeldModel>>>, Refusal> {
     let info = read(&info)?;
     Ok(Json(node.add_model_on(&on, &name, file, info).await?))
 }
@@ -157,7 +157,7 @@ async fn remove_model_on(
     State(node): State<Node>,
     InPath(name): InPath<String>,
     InQuery(On { on }): InQuery<On>,
-) -> Result<Json<Vec<UndeployedOn>>, Refusal> {
+) -> Result<Json<Vec<OnNode<()>>>, Refusal> {
     Ok(Json(node.remove_model_on(&on, &name).await?))
 }
 

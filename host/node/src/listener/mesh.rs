@@ -4,11 +4,11 @@ use super::answer::Refusal;
 use super::extract::{InBody, InPath, InQuery};
 use crate::contacts::contact_plan;
 use crate::drive::{
-    BundleStatus, DeployedOn, Diagnosis, InviteOrder, KeepersStatus, NodeOffer, PeerStatus, Pinged, Revoked,
-    Rotated, Sent, UndeployedOn, mesh_of,
+    BundleStatus, Diagnosis, InviteOrder, KeepersStatus, NodeOffer, OnNode, PeerStatus, Pinged, Revoked,
+    Rotated, Sent, mesh_of,
 };
 use crate::node::Node;
-use crate::plugins::DeployOptions;
+use crate::plugins::{DeployOptions, Deployed};
 use axum::Router;
 use axum::body::Bytes;
 use axum::extract::State;
@@ -176,7 +176,7 @@ async fn deploy(
     InPath(name): InPath<String>,
     InQuery(On { on, downgrade }): InQuery<On>,
     component: Bytes,
-) -> Result<Json<Vec<DeployedOn>>, Refusal> {
+) -> Result<Json<Vec<OnNode<Deployed>>>, Refusal> {
     let options = DeployOptions {
         downgrade,
         ..DeployOptions::default()
@@ -188,7 +188,7 @@ async fn undeploy(
     State(node): State<Node>,
     InPath(name): InPath<String>,
     InQuery(On { on, .. }): InQuery<On>,
-) -> Result<Json<Vec<UndeployedOn>>, Refusal> {
+) -> Result<Json<Vec<OnNode<()>>>, Refusal> {
     Ok(Json(node.undeploy_on(&on, &name).await?))
 }
 

@@ -9,7 +9,7 @@ use crate::app::App;
 use crate::control::{Control, escape};
 use bytes::Bytes;
 use http::Method;
-use karman_node::{DeployedOn, FedEvent, FedStatus, MeasureOrder, Measured, ModelOn};
+use karman_node::{Deployed, FedEvent, FedStatus, HeldModel, MeasureOrder, Measured, OnNode};
 use karman_types::{ErrorKind, NodeId, TaskError, format_bytes};
 use serde::Serialize;
 use serde_json::json;
@@ -78,10 +78,10 @@ struct Told {
 pub(super) fn deploy(continuum: &Continuum, plugins: &Plugins) -> Result<(), TaskError> {
     let path = format!("/mesh/plugins/{CLIENT}?on={}", escape("tier=edge"));
     let dish = continuum.node(Who::Dish).control();
-    let deployed: Vec<DeployedOn> = order_at(dish, Who::Dish, &path, plugins.client().clone())?;
+    let deployed: Vec<OnNode<Deployed>> = order_at(dish, Who::Dish, &path, plugins.client().clone())?;
     deployed
         .into_iter()
-        .try_for_each(|DeployedOn { outcome, .. }| outcome.map(drop))
+        .try_for_each(|OnNode { outcome, .. }| outcome.map(drop))
 }
 
 impl<'a> Round<'a> {
@@ -189,10 +189,12 @@ impl<'a> Round<'a> {
             if let Some(act) = self.beside.act()
                 && reaches(&self.dish, dish_sees)?
             {
-                let brought = self.dish.order::<Vec<ModelOn>>(Method::POST, &path, file.clone());
+                let brought = self
+                    .dish
+                    .order::<Vec<OnNode<HeldModel>>>(Method::POST, &path, file.clone());
                 let brought = brought.and_then(|on| {
                     on.into_iter()
-                        .try_for_each(|ModelOn { outcome, .. }| outcome.map(drop))
+                        .try_for_each(|OnNode { outcome, .. }| outcome.map(drop))
                 });
                 match brought {
                     Ok(()) => return Ok(act),

@@ -7,7 +7,7 @@ use clap::Args;
 use http::Method;
 use karman_infer::graph::{CutError, Graph};
 use karman_infer::{BackendOptions, Backends, InferError, LoadOptions, Model, TensorInfo};
-use karman_node::{HeldModel, ModelDevice, ModelOn, NodeConfig, TensorDescription, check_for_gpu};
+use karman_node::{HeldModel, ModelDevice, NodeConfig, OnNode, TensorDescription, check_for_gpu};
 use karman_store::{ModelExit, ModelInfo, check_model_name};
 use karman_types::{TaskError, format_bytes};
 use serde_json::{Value, json};
@@ -94,31 +94,26 @@ impl Add {
             escape(&info)
         );
         let progress = app.progress(&format!("bringing {} to {selector}", self.name));
-        let added = Control::new(app)?.order::<Vec<ModelOn>>(Method::POST, &path, bytes.into());
+        let added = Control::new(app)?.order::<Vec<OnNode<HeldModel>>>(Method::POST, &path, bytes.into());
         drop(progress);
-        let mut failed = Vec::new();
-        for ModelOn { node, outcome } in added? {
-            match outcome {
-                Ok(model) => app.output.result(
-                    || {
-                        let size = format_bytes(model.bytes);
-                        format!(
-                            "{}   on {}   {size}   {}",
-                            model.name,
-                            node.short(),
-                            model.digest.short()
-                        )
-                    },
-                    || {
-                        let mut object = json!(model);
-                        object["node"] = json!(node);
-                        object
-                    },
-                )?,
-                Err(error) => failed.push((node, error)),
-            }
-        }
-        app.output.failures(failed)
+        app.output.on_nodes(added?, |node, model| {
+            app.output.result(
+                || {
+                    let size = format_bytes(model.bytes);
+                    format!(
+                        "{}   on {}   {size}   {}",
+                        model.name,
+                        node.short(),
+                        model.digest.short()
+                    )
+                },
+                || {
+                    let mut object = json!(model);
+                    object["node"] = json!(node);
+                    object
+                },
+            )
+        })
     }
 
     /// Whether the last exit is an output of the model, and each early one can answer in its place.

@@ -3,7 +3,7 @@ use crate::control::{Control, escape};
 use crate::held::Held;
 use clap::Args;
 use http::Method;
-use karman_node::UndeployedOn;
+use karman_node::OnNode;
 use karman_types::TaskError;
 use serde_json::json;
 
@@ -30,18 +30,13 @@ impl Remove {
     /// Removes it from every node that the selector names; done when none of them has it any more.
     fn run_on(&self, app: &App, selector: &str) -> Result<(), TaskError> {
         let path = format!("/mesh/models/{}?on={}", escape(&self.name), escape(selector));
-        let outcomes: Vec<UndeployedOn> =
+        let outcomes: Vec<OnNode<()>> =
             Control::new(app)?.order(Method::DELETE, &path, Default::default())?;
-        let mut failed = Vec::new();
-        for UndeployedOn { node, outcome } in outcomes {
-            match outcome {
-                Ok(()) => app.output.result(
-                    || format!("{} is removed from {}", self.name, node.short()),
-                    || json!({ "name": self.name, "node": node }),
-                )?,
-                Err(error) => failed.push((node, error)),
-            }
-        }
-        app.output.failures(failed)
+        app.output.on_nodes(outcomes, |node, ()| {
+            app.output.result(
+                || format!("{} is removed from {}", self.name, node.short()),
+                || json!({ "name": self.name, "node": node }),
+            )
+        })
     }
 }
