@@ -2,7 +2,7 @@
 //! This is what its driver has for it, and how it asks one of the clients for a step.
 
 use super::orders::{Clients, ask_patiently};
-use super::wire::{Answer, Frames, Order, RunId, Work};
+use super::wire::{Answer, Frames, NOT_ASKED, Order, RunId, Work};
 use karman_fed::{AssignmentId, ClientId, Event, Run};
 use karman_types::{ErrorKind, TaskError};
 use std::sync::Arc;
@@ -29,20 +29,21 @@ impl Joint {
         times.min().unwrap_or_default()
     }
 
-    /// Asks a client for a step of it, for `time`; one that cannot be reached is tried for `patience`.
-    pub(super) fn ask(
+    /// Asks a client for a step of it, for `time`; one that cannot be reached is tried for `patience`. `answered` is what it was asked for.
+    pub(super) fn ask<T>(
         &self,
         client: ClientId,
         step: Work,
-        time: Duration,
-        patience: Duration,
-    ) -> impl Future<Output = Result<Answer, TaskError>> + use<> {
+        (time, patience): (Duration, Duration),
+        answered: fn(Answer) -> Option<T>,
+    ) -> impl Future<Output = Result<T, TaskError>> + use<T> {
         let order = Order::new(&self.id, &self.run, client, step);
         let clients = self.clients.clone();
         async move {
             let asked = ask_patiently(&*clients, order, time, patience);
             let late = || TaskError::deadline("late: its time for a step of the round is over");
-            tokio::time::timeout(time, asked).await.map_err(|_| late())?
+            let answer = tokio::time::timeout(time, asked).await.map_err(|_| late())??;
+            answered(answer).ok_or_else(|| TaskError::failed(NOT_ASKED))
         }
     }
 

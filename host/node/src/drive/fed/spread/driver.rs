@@ -259,13 +259,11 @@ impl Spreading {
     ) -> impl Future<Output = Result<Answered, TaskError>> + use<> {
         let step = Box::new(step);
         let work = Work::Spread { assignment, step };
-        let asked = self.spread.ask(client, work, time, patience);
-        async move {
-            match asked.await? {
-                Answer::Spread(answered) => Ok(*answered),
-                _ => Err(TaskError::failed(NOT_ASKED)),
-            }
-        }
+        self.spread
+            .ask(client, work, (time, patience), |answer| match answer {
+                Answer::Spread(answered) => Some(*answered),
+                _ => None,
+            })
     }
 }
 

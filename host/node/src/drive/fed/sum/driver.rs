@@ -231,13 +231,11 @@ impl Summing {
     ) -> impl Future<Output = Result<Answered, TaskError>> + use<> {
         let step = Box::new(step);
         let work = Work::Sum { assignment, step };
-        let asked = self.sum.ask(client, work, time, patience);
-        async move {
-            match asked.await? {
-                Answer::Sum(answered) => Ok(*answered),
-                _ => Err(TaskError::failed(NOT_ASKED)),
-            }
-        }
+        self.sum
+            .ask(client, work, (time, patience), |answer| match answer {
+                Answer::Sum(answered) => Some(*answered),
+                _ => None,
+            })
     }
 
     /// What an answer says, and of a training what it declares; nothing where that cannot be, and its client is left out.
