@@ -1,4 +1,4 @@
-use crate::told;
+use crate::headers;
 use http::{HeaderMap, HeaderValue};
 use parking_lot::Mutex;
 use serde::Serialize;
@@ -53,13 +53,13 @@ impl Decisions {
             return;
         }
         let headers = [
-            told::MODEL,
-            told::NODE,
-            told::WHY,
-            told::TIER,
-            told::RAN_ON,
-            told::CUT,
-            told::DECISION,
+            headers::MODEL,
+            headers::NODE,
+            headers::WHY,
+            headers::TIER,
+            headers::RAN_ON,
+            headers::CUT,
+            headers::DECISION,
         ];
         let headers = headers.map(|name| all.get(name).cloned());
         let [Some(_model), Some(_node), Some(_why), ..] = &headers else {

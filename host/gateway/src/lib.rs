@@ -18,8 +18,8 @@
 //! | `hosts`, `cors` | by what name it is asked for, and by whose pages |
 //! | `proxies` | who asks by way of a reverse proxy |
 //! | `sites` | which HTTP plugin answers there |
-//! | `told` | the headers in which a response says who ran what, and why |
-//! | `refusal`, `metrics`, `guarded`, `line`, `span`, `prompt` | what every response shares |
+//! | `headers` | the headers in which a response says who ran what, and why |
+//! | `refusal`, `metrics`, `pipeline`, `line`, `span`, `prompt` | what every response shares |
 //! | `config` | the table `[gateway]` of node.toml |
 //!
 //! ```
@@ -54,6 +54,7 @@ mod cors;
 mod dashboard;
 mod decisions;
 mod gateway;
+mod headers;
 mod health;
 mod hosts;
 mod inference;
@@ -68,7 +69,6 @@ mod routes;
 mod sites;
 mod span;
 mod target;
-mod told;
 
 pub use access::{AccessTerms, AccessToken, CallerLimits, Revoked, Right, RightError, TokenError};
 pub use config::{

@@ -1,12 +1,12 @@
 //! What the log says of a request.
 
 use crate::access::Caller;
+use crate::headers;
 use crate::hosts::asked_host;
 use crate::proxies::Peer;
 use crate::sites::Asked;
 use crate::span;
 use crate::target::Target;
-use crate::told;
 use axum::response::Response;
 use http::{HeaderName, HeaderValue, Method, Request};
 use karman_mesh::trace::SPANS;
@@ -70,8 +70,8 @@ impl Line {
             caller = caller.map_or("-", Caller::name),
             peer = %self.peer,
             proxy = self.peer.proxy().map(display),
-            model = header(told::MODEL),
-            node = header(told::NODE),
+            model = header(headers::MODEL),
+            node = header(headers::NODE),
             "answered"
         );
         // For collectors: without the path, which may open what it names, and without who asked.
@@ -82,8 +82,8 @@ impl Line {
             plugin = self.plugin.as_deref(),
             status = response.status().as_u16(),
             took_us = self.started.elapsed().as_micros() as u64,
-            model = header(told::MODEL),
-            node = header(told::NODE),
+            model = header(headers::MODEL),
+            node = header(headers::NODE),
             "answered"
         );
     }

@@ -1,7 +1,7 @@
 //! The span of a request, for those who collect traces.
 
+use crate::headers;
 use crate::target::Target;
-use crate::told;
 use http::{HeaderMap, Method, Request, Response};
 use karman_mesh::trace::{Carried, HEADERS, SPANS, follow};
 use tracing::field::Empty;
@@ -68,7 +68,7 @@ pub(crate) fn ends<B>(span: &Span, response: &Response<B>) {
     if status.is_server_error() {
         span.record("otel.status_code", "ERROR");
     }
-    for (field, header) in [("karman.model", told::MODEL), ("karman.node", told::NODE)] {
+    for (field, header) in [("karman.model", headers::MODEL), ("karman.node", headers::NODE)] {
         if let Some(value) = response
             .headers()
             .get(header)

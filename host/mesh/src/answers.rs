@@ -5,7 +5,7 @@ use crate::body::Takes;
 use crate::call;
 use crate::membership::{Member, Right};
 use crate::mesh::Serve;
-use crate::places::PerPeer;
+use crate::per_peer::PerPeer;
 use crate::refusals::{Refusals, of_call, of_head};
 use crate::standing::Standing;
 use futures::future::select;

@@ -9,7 +9,7 @@ use crate::gate::key_of;
 use crate::mesh::Mesh;
 use crate::peers::Path;
 use crate::swarm::Order;
-use crate::taken::{ask_if_taken, take};
+use crate::swarm_stream::{ask_if_taken, take};
 use crate::trace;
 use futures::StreamExt;
 use futures::future::pending;

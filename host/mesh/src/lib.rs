@@ -24,9 +24,9 @@
 //! | `discovery`, `offer`, `reports`, `missed` | who offers what: announced, asked for, heard of, not heard of |
 //! | `peers`, `acquaintances`, `members` | nodes that are there, that were met before, that others have met |
 //! | `company`, `moved`, `farewell` | staying connected, finding a node that has moved, leaving |
-//! | `bundles`, `sealed`, `blobs` | what waits for a link, what nobody on the way can read, files |
-//! | `wire`, `taken`, `body`, `tensors` | frames, streams, bodies |
-//! | `emulate`, `trace`, `under_way`, `places`, `wall_clock` | emulated links, trace context, work that several wait for, what there is for each peer, the machine's clock |
+//! | `bundles`, `mailbox`, `blobs` | what waits for a link, what nobody on the way can read, files |
+//! | `wire`, `swarm_stream`, `body`, `tensors` | frames, streams over libp2p, bodies |
+//! | `emulate`, `trace`, `under_way`, `per_peer`, `wall_clock` | emulated links, trace context, work that several wait for, what there is for each peer, the machine's clock |
 //!
 //! ```
 //! use karman_mesh::membership::{Issuer, Rights, RootKey, Terms, UnixTime};
@@ -64,6 +64,7 @@ mod gate;
 #[cfg(test)]
 mod hostile;
 mod invitations;
+mod mailbox;
 mod members;
 pub mod membership;
 mod mesh;
@@ -71,18 +72,17 @@ mod missed;
 mod moved;
 mod offer;
 mod peers;
-mod places;
+mod per_peer;
 mod refusals;
 mod renewal;
 mod reports;
 mod seal;
-mod sealed;
 mod standing;
 #[cfg(test)]
 #[path = "../tests/support/mod.rs"]
 mod support;
 mod swarm;
-mod taken;
+mod swarm_stream;
 mod tensors;
 pub mod trace;
 mod under_way;
@@ -101,10 +101,10 @@ pub use discovery::Provider;
 pub use gate::{GateError, PROTOCOL, peer_of, read_greeting};
 pub use invitations::{InvitationState, InvitationStatus, Invitations, WithdrawError};
 pub use libp2p::{Multiaddr, PeerId};
+pub use mailbox::Mailbox;
 pub use members::read_members;
 pub use mesh::{Mesh, MeshOptions, Serve};
 pub use peers::{Path, Peer};
-pub use sealed::Mailbox;
 pub use standing::{Standing, root_of};
 pub use swarm::{Situation, Traffic};
 pub use tensors::{pack_encoded_tensors, pack_tensors, unpack_tensors};

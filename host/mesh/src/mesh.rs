@@ -10,7 +10,7 @@ use crate::missed::Missed;
 use crate::moved::Searches;
 use crate::offer;
 use crate::peers::{Known, Peer, Peers};
-use crate::places::PerPeer;
+use crate::per_peer::PerPeer;
 use crate::reports::Reporter;
 use crate::standing::Standing;
 use crate::swarm::{Order, Situation, Traffic, Wires};

@@ -1,4 +1,4 @@
-use crate::told;
+use crate::headers;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use karman_node::{Chosen, Inferred, Leg, Node, Ran};
 use karman_tensor::Tensor;
@@ -109,22 +109,22 @@ impl Decision {
         let mut put = |name: HeaderName, value: Option<HeaderValue>| {
             value.map(|value| headers.insert(name, value));
         };
-        put(told::MODEL, text(&self.model));
-        put(told::NODE, here.named(self.node));
-        put(told::TIER, Some(HeaderValue::from_static(self.tier.name())));
-        put(told::RAN_ON, self.ran_on.as_deref().and_then(text));
-        put(told::CUT, here.cut(self));
-        put(told::BATCH, self.batch().map(HeaderValue::from));
-        put(told::EXIT, self.exit().map(HeaderValue::from));
+        put(headers::MODEL, text(&self.model));
+        put(headers::NODE, here.named(self.node));
+        put(headers::TIER, Some(HeaderValue::from_static(self.tier.name())));
+        put(headers::RAN_ON, self.ran_on.as_deref().and_then(text));
+        put(headers::CUT, here.cut(self));
+        put(headers::BATCH, self.batch().map(HeaderValue::from));
+        put(headers::EXIT, self.exit().map(HeaderValue::from));
         put(
-            told::WHY,
+            headers::WHY,
             match &self.why {
                 Cow::Borrowed(why) => Some(HeaderValue::from_static(why)),
                 Cow::Owned(why) => text(why),
             },
         );
         let request = self.request.map(|request| request.to_string());
-        put(told::DECISION, request.as_deref().and_then(text));
+        put(headers::DECISION, request.as_deref().and_then(text));
         headers
     }
 }

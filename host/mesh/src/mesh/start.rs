@@ -15,7 +15,7 @@ use crate::members::{MEMBERS, tell_members};
 use crate::missed::Missed;
 use crate::moved::Searches;
 use crate::peers::Peers;
-use crate::places::PerPeer;
+use crate::per_peer::PerPeer;
 use crate::renewal::{AGAIN, keep_up, show_again};
 use crate::reports::{OFFER, look, tell_offers};
 use crate::standing::Standing;
