@@ -1,6 +1,10 @@
 //! Decisions, pure: which model, which cut, which node, what next. No clock, socket, thread or unseeded randomness: `now` and
-//! what changed are arguments, decisions are return values; so the policy of the real node is that of a study, and where they drive it, of
+//! what changed are arguments, decisions are return values; so the policy that a node asks is that of a study, and where they drive it, of
 //! the simulator ([`select`], [`serve`]) and of a replay ([`select`], [`call`], [`place`]).
+//!
+//! Not all that is studied is asked by a node: of [`route`] it takes the latency law and the numbers that go with it, for its [`call`]s;
+//! of [`place`] what a [`BuiltIn`](place::BuiltIn) does not refuse, so not [`Haf`](place::Haf); and of [`partition`] it does not plan what
+//! is left of a request ([`Replanner::resume`](partition::Replanner::resume), [`rescue`](partition::Replanner::rescue)).
 //!
 //! Each module holds one trait, its policies and what they are compared with, one file each.
 //!

@@ -5,8 +5,8 @@
 //! [`Plan`], which says what a request takes ([`Prediction`]), how good the plan is known to be ([`Optimality`]), and why the
 //! runners-up lost. Every cut of every policy is judged by one account, [`Problem::predict`].
 //!
-//! A [`Replanner`] keeps a plan up to date while links and loads change, and finds a way for what is left of a request when a
-//! node dies under it.
+//! A [`Replanner`] keeps a plan up to date while links and loads change. In studies it also finds a way for what is left of a request when
+//! a node dies under it; among nodes whoever holds the last activations passes them to the next that stands in.
 //!
 //! | file | what |
 //! |---|---|

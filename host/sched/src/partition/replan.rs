@@ -24,7 +24,8 @@ use std::time::Duration;
 /// It looks again when its [period](Tuning::period) is over ([`Replanner::due`]), rarely where [nobody asks](Tuning::idle_after), when a
 /// measurement is far from its prediction, and when tiers, links or weights come and go. It moves at once to a better plan whose weights are in place, and
 /// has weights sent for a still better one if that pays for itself within the [horizon](Tuning::horizon). A request keeps the
-/// plan that [`Replanner::start`] gave it; [`Replanner::resume`] plans what is left of one that lost its node or its link.
+/// plan that [`Replanner::start`] gave it; [`Replanner::resume`] plans what is left of one that lost its node or its link, as studies do:
+/// a node has named who stands in before the request goes.
 pub struct Replanner<P> {
     policy: P,
     tuning: Tuning,

@@ -5,6 +5,9 @@
 //! reads, Karman's own or that of Kubernetes. What it sees is a [`View`]: what passes through its own hands it knows exactly and at
 //! once, what was measured elsewhere comes late.
 //!
+//! Nodes have no such pool: these policies are for studies. What nodes take of them is the latency [law](LoadLaw), by which
+//! [`crate::call`] orders providers and says how many a task should have.
+//!
 //! | file | what |
 //! |---|---|
 //! | `la_imr` | routes by what waits here now, and plans replicas by a fitted law before latency rises |
