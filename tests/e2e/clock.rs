@@ -1,7 +1,7 @@
 //! Boards without a battery boot in 1970 (`faketime` makes them).
 
 use crate::mesh::{Node, first, up};
-use crate::support::pause;
+use crate::support::{pause, until};
 use std::path::PathBuf;
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -65,14 +65,9 @@ fn a_board_in_1970_joins_holds_what_it_must_and_lets_in_nobody_whose_time_is_ove
     let task = board.run(&accept).ok().out();
 
     let board = up_in_1970(board);
-    let started = Instant::now();
-    while board.run(&["mesh", "peers"]).out().lines().count() < 2 {
-        assert!(
-            started.elapsed() < PATIENCE,
-            "it does not come back into the mesh"
-        );
-        pause();
-    }
+    until(PATIENCE, "it does not come back into the mesh", || {
+        board.run(&["mesh", "peers"]).out().lines().count() >= 2
+    });
     let status = board.server.get(&format!("/accepted/{task}")).json();
     assert_eq!(status["state"], "deadline-unknown", "{status}");
 

@@ -1,13 +1,13 @@
 //! The demonstration: five processes, shaped links, real passes; a node that is killed, an uplink that is gone, a tighter SLO.
 
-use crate::support::{Home, exchange, pause, root};
+use crate::support::{self, Home, exchange, root};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader};
 use std::net::TcpStream;
 use std::path::Path;
 use std::process::{Child, ChildStdout, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// How right the answers of each model are at least, by the pictures that are made of the part of the terrain that it never saw.
 const LEAST_IOU: f64 = 0.7;
@@ -264,14 +264,8 @@ fn nodes(below: &Path) -> usize {
 }
 
 fn until(what: &str, is: impl Fn() -> bool) {
-    let started = Instant::now();
-    while !is() {
-        assert!(
-            started.elapsed() < Duration::from_secs(60),
-            "{what} does not come about"
-        );
-        pause();
-    }
+    let what = format_args!("{what} does not come about");
+    support::until(Duration::from_secs(60), what, is);
 }
 
 /// However it is ended, no node stays; and where it is asked to end, no folder either.

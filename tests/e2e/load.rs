@@ -3,7 +3,7 @@
 
 use crate::choose::{digits, tract};
 use crate::mesh::{FOUND, Node, first, path, up};
-use crate::support::{Ran, pause, root};
+use crate::support::{Ran, root};
 use serde_json::{Value, json};
 use std::process::Stdio;
 use std::sync::Arc;
@@ -99,11 +99,7 @@ fn two_providers() -> (Node, [Node; 2]) {
         let offers = cloud.home.control("/mesh/offers").to_string();
         offers.contains(&node.id()) && offers.matches("\"tiny\"").count() >= 2
     };
-    let started = Instant::now();
-    while !both.iter().all(offers) {
-        assert!(started.elapsed() < FOUND, "the offers are not found");
-        pause();
-    }
+    crate::support::until(FOUND, "the offers are not found", || both.iter().all(offers));
     (cloud, both)
 }
 

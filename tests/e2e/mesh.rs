@@ -3,7 +3,7 @@
 
 mod membership;
 
-use crate::support::{Home, Ran, Server, guest, pause};
+use crate::support::{Home, Ran, Server, guest, pause, until};
 use std::time::{Duration, Instant};
 
 /// The time within which what one node offers is found from every other.
@@ -79,11 +79,9 @@ impl Node {
     /// Waits until it knows what so many nodes offer, itself among them.
     #[track_caller]
     pub(crate) fn finds(&self, nodes: usize) {
-        let started = Instant::now();
-        while self.run(&["mesh", "offers", "--json"]).ok().out().lines().count() < nodes {
-            assert!(started.elapsed() < FOUND, "the nodes do not find each other");
-            pause();
-        }
+        until(FOUND, "the nodes do not find each other", || {
+            self.run(&["mesh", "offers", "--json"]).ok().out().lines().count() >= nodes
+        });
     }
 }
 
@@ -110,11 +108,7 @@ fn a_hedged_call_does_not_wait_for_a_node_that_hangs() {
             .filter(|offer| offer.to_string().contains("tiny"))
             .count()
     };
-    let started = Instant::now();
-    while providers() < 2 {
-        assert!(started.elapsed() < FOUND, "the offers are not found");
-        pause();
-    }
+    until(FOUND, "the offers are not found", || providers() >= 2);
     let ran = cloud.soon(&["call", "tiny", "-"], b"12345");
     let ran_on = |ran: &Ran, node: &Node| ran.stderr.contains(&format!("ran on {}", &node.id()[..8]));
     let (nearest, other) = match ran_on(&ran, &both[0]) {

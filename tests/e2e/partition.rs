@@ -2,7 +2,7 @@
 
 use crate::internet::{Internet, Place};
 use crate::mesh::path;
-use crate::support::{Home, Ran, Server, pause};
+use crate::support::{Home, Ran, Server, pause, until};
 use std::time::{Duration, Instant};
 
 /// How long the link is gone.
@@ -80,11 +80,9 @@ fn both_sides_of_a_cut_carry_on_and_what_waited_arrives() {
         .out();
     let edge = Side::start(&internet, EDGE, "edge", Some(&word));
     edge.deploy("tally");
-    let started = Instant::now();
-    while edge.call("tiny", "1234").code != 0 || cloud.call("tally", "before").code != 0 {
-        assert!(started.elapsed() < HEALED, "they do not find each other");
-        pause();
-    }
+    until(HEALED, "they do not find each other", || {
+        edge.call("tiny", "1234").code == 0 && cloud.call("tally", "before").code == 0
+    });
 
     internet.cut(&[CLOUD], &[EDGE]).unwrap();
     let cut = Instant::now();

@@ -3,7 +3,7 @@
 
 use crate::choose::{add, tract};
 use crate::mesh::{FOUND, Node, path, up};
-use crate::support::{Home, guest, pause};
+use crate::support::{Home, guest, until};
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 
@@ -45,7 +45,6 @@ fn mesh(policy: &str) -> [Node; 3] {
     }
     add(&cloud, "digits-s");
     here.run(&["deploy", &path("tiny")]).ok();
-    let started = Instant::now();
     let all_known = || {
         let offers = here.home.control("/mesh/offers");
         let offers = offers.as_array().unwrap().iter().map(Value::to_string);
@@ -53,10 +52,7 @@ fn mesh(policy: &str) -> [Node; 3] {
         let holds = |offer: &String| offer.contains("digits-s");
         offers.len() >= 2 && offers.iter().any(holds)
     };
-    while !all_known() {
-        assert!(started.elapsed() < FOUND, "the offers are not found");
-        pause();
-    }
+    until(FOUND, "the offers are not found", all_known);
     [here, fog, cloud]
 }
 

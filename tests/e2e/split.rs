@@ -3,11 +3,10 @@
 mod encoded;
 
 use crate::mesh::{FOUND, Node, home, up};
-use crate::support::{Home, pause, root};
+use crate::support::{Home, root, until};
 use serde_json::{Value, json};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Instant;
 
 const MODEL: &str = "digits-l";
 /// Enough of them that a node dies in the middle.
@@ -93,16 +92,12 @@ fn assert_same(got: &Value, wanted: &Value) {
 
 /// Until this node has heard what the other one offers.
 fn wait_for(node: &Node, other: &str) {
-    let started = Instant::now();
     let known = || {
         let offers = node.home.control("/mesh/offers");
         let offers = offers.as_array().cloned().unwrap_or_default();
         offers.iter().any(|offer| offer["offer"]["node"] == other)
     };
-    while !known() {
-        assert!(started.elapsed() < FOUND, "{other} is not found");
-        pause();
-    }
+    until(FOUND, format_args!("{other} is not found"), known);
 }
 
 /// The plan of this model goes by a link to one other node, of so many Mbit/s, and by no other.

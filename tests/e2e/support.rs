@@ -8,12 +8,13 @@ pub(crate) use registry::Registry;
 
 use serde_json::Value;
 use std::ffi::OsStr;
+use std::fmt::Display;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStderr, Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 /// How long an answer may take.
@@ -274,6 +275,16 @@ impl Drop for Server {
 /// Between two looks at a node, whose core it may be.
 pub(crate) fn pause() {
     std::thread::park_timeout(Duration::from_millis(20));
+}
+
+/// Waits until it holds; where that takes longer, says what does not come about.
+#[track_caller]
+pub(crate) fn until(within: Duration, what: impl Display, mut holds: impl FnMut() -> bool) {
+    let started = Instant::now();
+    while !holds() {
+        assert!(started.elapsed() < within, "{what}");
+        pause();
+    }
 }
 
 /// The repository.

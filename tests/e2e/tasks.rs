@@ -1,7 +1,7 @@
 //! Accepted tasks: what was acknowledged has an outcome, whatever is killed, and no effect happens twice.
 
 use crate::mesh::{FOUND, Node, first, home, path, up};
-use crate::support::{Server, pause};
+use crate::support::{Server, pause, until};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
@@ -137,12 +137,10 @@ fn a_task_waits_is_withdrawn_or_expires() {
     };
     let (waits, late) = (accept(&[]), accept(&["--within", "300ms"]));
     assert_eq!(state(&node.server, &waits), "waiting");
-    let started = Instant::now();
     let why = "no node in reach offers `nowhere`";
-    while !node.run(&["task", "status", &waits]).ok().out().contains(why) {
-        assert!(started.elapsed() < FOUND, "it is not said why a task waits");
-        pause();
-    }
+    until(FOUND, "it is not said why a task waits", || {
+        node.run(&["task", "status", &waits]).ok().out().contains(why)
+    });
     node.run(&["task", "result", &waits])
         .fails(5, "has not ended: waiting, no node");
     ends(&node.server, &late, "expired");
@@ -189,11 +187,9 @@ fn another_node_runs_it_over_the_buckets_of_the_owner() {
         "sleep=3000",
     ];
     let task = cloud.home.run_with(accept, b"here").ok().out();
-    let started = Instant::now();
-    while state(&cloud.server, &task) != "running" {
-        assert!(started.elapsed() < FOUND, "it does not start");
-        pause();
-    }
+    until(FOUND, "it does not start", || {
+        state(&cloud.server, &task) == "running"
+    });
     // The provider goes in the middle of the attempt, and the next one counts.
     edge.server.kill();
     edge = up(edge.home, &[]);

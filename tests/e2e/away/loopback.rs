@@ -3,8 +3,9 @@
 
 use crate::mesh::{Node, home, path, up};
 use crate::satellite::now;
-use crate::support::{Home, pause};
-use std::time::{Duration, Instant};
+use crate::support::{self, Home};
+use std::fmt::from_fn;
+use std::time::Duration;
 
 /// The time within which anything here happens.
 const PATIENCE: Duration = Duration::from_secs(90);
@@ -124,16 +125,11 @@ fn state(node: &Node, task: &str) -> String {
 
 #[track_caller]
 fn until(node: &Node, what: &str, is: impl Fn(&Node) -> bool) {
-    let started = Instant::now();
-    while !is(node) {
-        assert!(
-            started.elapsed() < PATIENCE,
-            "{what}\n{}\n{}",
-            node.home.control("/mesh/bundles"),
-            node.home.said("")
-        );
-        pause();
-    }
+    let what = from_fn(|f| {
+        let bundles = node.home.control("/mesh/bundles");
+        write!(f, "{what}\n{bundles}\n{}", node.home.said(""))
+    });
+    support::until(PATIENCE, what, || is(node));
 }
 
 #[test]

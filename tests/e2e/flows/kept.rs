@@ -40,15 +40,11 @@ fn keepers() -> [Node; 3] {
 /// Waits until it is in touch with a majority of the keepers.
 #[track_caller]
 fn has_majority(node: &Node) {
-    let started = Instant::now();
-    while !node
-        .run(&["mesh", "keepers", "--json"])
-        .out()
-        .contains("\"majority\":true")
-    {
-        assert!(started.elapsed() < ENDED, "there is no majority");
-        pause();
-    }
+    crate::support::until(ENDED, "there is no majority", || {
+        node.run(&["mesh", "keepers", "--json"])
+            .out()
+            .contains("\"majority\":true")
+    });
 }
 
 /// Hands a run in that is to be kept; its id.

@@ -2,7 +2,7 @@
 
 use crate::internet::{Internet, Place};
 use crate::mesh::path;
-use crate::support::{Answer, Home, Ran, Server, pause};
+use crate::support::{Answer, Home, Ran, Server, pause, until};
 use std::io::BufRead;
 use std::net::{Ipv4Addr, TcpListener, UdpSocket};
 use std::sync::Arc;
@@ -190,11 +190,7 @@ impl Site {
 
     #[track_caller]
     pub(super) fn soon(&self, holds: impl Fn(&Self) -> bool) {
-        let started = Instant::now();
-        while !holds(self) {
-            assert!(started.elapsed() < PATIENCE, "it does not come about");
-            pause();
-        }
+        until(PATIENCE, "it does not come about", || holds(self));
     }
 
     pub(super) fn deploy(&self, guest: &str) {

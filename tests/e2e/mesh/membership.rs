@@ -1,7 +1,7 @@
 //! Who is let in, for how long and as what, and who is put out.
 
 use super::{FOUND, Node, configure, first, home, path, up};
-use crate::support::{Home, Ran, pause};
+use crate::support::{Home, Ran, pause, until};
 use std::time::{Duration, Instant};
 
 #[test]
@@ -97,11 +97,9 @@ fn a_node_with_the_rights_invites_and_revokes_while_the_root_key_is_away() {
         peers.contains(&third.id()) && !peers.contains(&edge.id()),
         "{peers}"
     );
-    let started = Instant::now();
-    while fog.run(&["call", "tiny", "-"]).code == 0 {
-        assert!(started.elapsed() < FOUND, "a revoked node still answers");
-        pause();
-    }
+    until(FOUND, "a revoked node still answers", || {
+        fog.run(&["call", "tiny", "-"]).code != 0
+    });
     let told = Instant::now();
     while !edge.run(&["doctor"]).ok().out().contains("put out of mesh") {
         assert!(told.elapsed() < FOUND, "the doctor does not say so");

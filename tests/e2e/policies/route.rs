@@ -4,7 +4,7 @@
 use super::replayed;
 use super::sandbox::{guests, loaded};
 use crate::mesh::{FOUND, Node, home, path, up};
-use crate::support::{Home, guest, pause};
+use crate::support::{Home, guest, until};
 use karman_engine::Plugin;
 use karman_package::{Package, ReadLimits};
 use karman_sched::call::{Brought, Picked, Route, Router, Taker};
@@ -145,17 +145,13 @@ fn mesh(route: &str, tasks: &[PathBuf]) -> (Node, [Node; 2]) {
             node.run(&["deploy", task.to_str().unwrap()]).ok();
         }
     }
-    let started = Instant::now();
     let offer_all = || {
         let offers = cloud.home.control("/mesh/offers");
         let offers = offers.as_array().unwrap().iter().map(Value::to_string);
         let all = |offer: &String| offer.contains("spins") && offer.contains("tiny");
         offers.filter(all).count() == 2
     };
-    while !offer_all() {
-        assert!(started.elapsed() < FOUND, "the offers are not found");
-        pause();
-    }
+    until(FOUND, "the offers are not found", offer_all);
     (cloud, both)
 }
 

@@ -1,10 +1,11 @@
 //! A node at a place of the internet that can be cut off.
 
 use crate::internet::{Internet, Place};
-use crate::support::{Home, Server, pause};
+use crate::support::{Home, Server, until};
 use karman_types::{Digest, NodeId};
 use serde_json::Value;
-use std::time::{Duration, Instant};
+use std::fmt::from_fn;
+use std::time::Duration;
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -58,16 +59,11 @@ impl Node {
 
     #[track_caller]
     pub(crate) fn until(&self, what: &str, is: impl Fn(&Self) -> bool) {
-        let started = Instant::now();
-        while !is(self) {
-            assert!(
-                started.elapsed() < PATIENCE,
-                "{what}\n{}\n{}",
-                self.home.control("/mesh/bundles"),
-                self.said("")
-            );
-            pause();
-        }
+        let what = from_fn(|f| {
+            let bundles = self.home.control("/mesh/bundles");
+            write!(f, "{what}\n{bundles}\n{}", self.said(""))
+        });
+        until(PATIENCE, what, || is(self));
     }
 
     pub(crate) fn has_met(&self, other: &Self) -> bool {
