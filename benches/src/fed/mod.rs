@@ -19,7 +19,7 @@ mod nodes;
 use anyhow::{Context, Result, ensure};
 use contender::{Contender, Ran};
 use digits::{CARRIED, Dealt, dealt};
-use karman_study::interval::bootstrap_for_equality;
+use karman_study::interval::{bootstrap_for_equality, mean};
 use karman_study::machine::beside_us;
 use karman_study::pairs::{self, Pair};
 use karman_study::report::{Report, Target};
@@ -204,8 +204,4 @@ fn compare(
         report.ratio("memory_vs_flower", memory, Target::AtMost(0.2));
     }
     Ok(())
-}
-
-fn mean(values: &[f64]) -> f64 {
-    values.iter().sum::<f64>() / values.len().max(1) as f64
 }

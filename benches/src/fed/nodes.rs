@@ -1,13 +1,13 @@
 //! Five nodes as processes of their own, each with its share of the digits: what their model comes to over ten seeds, and what it comes
 //! to where the driver and two of the others are killed on the way.
 
-use super::{ALPHA, mean};
+use super::ALPHA;
 use crate::site::Site;
 use anyhow::{Context, Result, bail, ensure};
 use bytes::Bytes;
 use http::Method;
 use karman_node::{FedEvent, FedStatus};
-use karman_study::interval::bootstrap;
+use karman_study::interval::{bootstrap, mean};
 use karman_study::report::{Report, Target};
 use std::path::Path;
 use std::time::{Duration, Instant};

@@ -26,6 +26,11 @@ impl Estimate {
     }
 }
 
+/// The mean: no number for no values.
+pub fn mean(values: &[f64]) -> f64 {
+    values.iter().sum::<f64>() / values.len() as f64
+}
+
 /// A statistic of the items and its percentile interval over 2,000 resamples of them with a fixed seed. Items are what was
 /// drawn independently: paired blocks or paired seeds, not the requests in them.
 pub fn bootstrap<T: Clone>(items: &[T], statistic: impl Fn(&[T]) -> f64) -> Estimate {

@@ -1,6 +1,7 @@
 //! Links as they may be: rates over time, written down before any study ran. What a trace does depends on its seed alone.
 
 use fastrand::Rng;
+use karman_sim::normal;
 
 /// Seconds for which a rate holds.
 pub const STEP_S: f64 = 0.1;
@@ -108,10 +109,4 @@ impl Drift {
         self.log = Some(log);
         (self.spread * log).exp()
     }
-}
-
-/// A draw of mean 0 and spread 1.
-pub fn normal(rng: &mut Rng) -> f64 {
-    let (radius, turn) = ((1.0 - rng.f64()).ln(), rng.f64());
-    (-2.0 * radius).sqrt() * (std::f64::consts::TAU * turn).cos()
 }

@@ -7,7 +7,7 @@ use super::{Scale, draws, per_seed};
 use anyhow::Result;
 use fastrand::Rng;
 use karman_fed::Run;
-use karman_study::interval::bootstrap;
+use karman_study::interval::{bootstrap, mean};
 use karman_study::report::{Report, Target};
 
 const CLIENTS: usize = 50;
@@ -113,7 +113,7 @@ pub(super) fn study(report: &mut Report, scale: &Scale) -> Result<()> {
         for (name, pace) in &paces {
             let of_pace = per_seed(scale.seeds.clone(), |seed| race(pace, alpha, seed))?;
             let key = format!("seconds_to_target.dirichlet-{alpha}.{name}");
-            report.estimate(&key, bootstrap(&of_pace, super::mean), "s", Target::Shown);
+            report.estimate(&key, bootstrap(&of_pace, mean), "s", Target::Shown);
             report.keep_raw(&key, &of_pace);
             seconds.push(of_pace);
         }

@@ -7,7 +7,7 @@ use super::{Scale, per_seed};
 use anyhow::{Context, Result};
 use fastrand::Rng;
 use karman_fed::{Run, RunError};
-use karman_study::interval::bootstrap;
+use karman_study::interval::{bootstrap, mean};
 use karman_study::report::{Report, Target};
 
 const CLIENTS: usize = 20;
@@ -138,7 +138,7 @@ fn show(
         accuracy(section, attack, liars, scale, seed)
     })?;
     let percent: Vec<f64> = shares.iter().map(|share| 100.0 * share).collect();
-    report.estimate(key, bootstrap(&percent, super::mean), "%", Target::Shown);
+    report.estimate(key, bootstrap(&percent, mean), "%", Target::Shown);
     report.keep_raw(key, &percent);
     Ok(())
 }

@@ -7,7 +7,7 @@ use super::{Scale, per_seed};
 use anyhow::{Context, Result};
 use fastrand::Rng;
 use karman_fed::Run;
-use karman_study::interval::bootstrap;
+use karman_study::interval::{bootstrap, mean};
 use karman_study::report::{Report, Target};
 use std::collections::BTreeMap;
 
@@ -127,7 +127,7 @@ pub(super) fn study(report: &mut Report, scale: &Scale) -> Result<()> {
                 })?;
                 let percent: Vec<f64> = shares.iter().map(|share| 100.0 * share).collect();
                 let key = cell(name, alpha, strategy);
-                report.estimate(&key, bootstrap(&percent, super::mean), "%", Target::Shown);
+                report.estimate(&key, bootstrap(&percent, mean), "%", Target::Shown);
                 report.keep_raw(&key, &percent);
             }
             chosen.insert(format!("{name}.{strategy}"), section);

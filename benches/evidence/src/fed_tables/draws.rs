@@ -1,12 +1,7 @@
 //! Distributions that a generator of uniform numbers does not have.
 
 use fastrand::Rng;
-
-/// Standard normal (Box and Muller).
-pub(super) fn normal(random: &mut Rng) -> f64 {
-    let (u, v) = (1.0 - random.f64(), random.f64());
-    (-2.0 * u.ln()).sqrt() * (std::f64::consts::TAU * v).cos()
-}
+use karman_sim::normal;
 
 /// Log-normal with median 1.
 pub(super) fn log_normal(sigma: f64, random: &mut Rng) -> f64 {

@@ -95,11 +95,6 @@ pub(crate) fn per_seed<T: Send>(
     })
 }
 
-/// Of values, not empty.
-pub(crate) fn mean(values: &[f64]) -> f64 {
-    values.iter().sum::<f64>() / values.len() as f64
-}
-
 fn ratio_of_sums(pairs: &[(f64, f64)]) -> f64 {
     pairs.iter().map(|pair| pair.0).sum::<f64>() / pairs.iter().map(|pair| pair.1).sum::<f64>()
 }

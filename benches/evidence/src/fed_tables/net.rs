@@ -1,9 +1,9 @@
 //! Multinomial logistic regression and a small perceptron, trained by plain gradient descent.
 
 use super::digits::{LABELS, PIXELS, Sample};
-use super::draws::normal;
 use fastrand::Rng;
 use karman_fed::{Layout, LayoutError};
+use karman_sim::normal;
 use karman_tensor::Shape;
 
 /// Layers of `inputs × outputs`, with ReLU between them and softmax at the end. Its numbers are, layer by layer, the weights (a row per

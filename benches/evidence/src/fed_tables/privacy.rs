@@ -11,12 +11,12 @@
 
 use super::digits::{equal, split};
 use super::net::Net;
+use super::per_seed;
 use super::world::{Client, World};
-use super::{mean, per_seed};
 use anyhow::{Context, Result};
 use fastrand::Rng;
 use karman_fed::Run;
-use karman_study::interval::bootstrap;
+use karman_study::interval::{bootstrap, mean};
 use karman_study::report::{Kind, Report, Target};
 
 const CLIENTS: usize = 200;

@@ -7,7 +7,7 @@ use super::{Scale, draws, per_seed};
 use anyhow::Result;
 use fastrand::Rng;
 use karman_fed::Run;
-use karman_study::interval::bootstrap;
+use karman_study::interval::{bootstrap, mean};
 use karman_study::report::{Report, Target};
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -185,7 +185,7 @@ pub(super) fn study(report: &mut Report, scale: &Scale) -> Result<()> {
         }
         for policy in POLICIES {
             let key = format!("seconds_to_target.{name}.{policy}");
-            report.estimate(&key, bootstrap(&seconds[policy], super::mean), "s", Target::Shown);
+            report.estimate(&key, bootstrap(&seconds[policy], mean), "s", Target::Shown);
         }
         for other in ["random", "oort"] {
             let pairs: Vec<(f64, f64)> = seconds["bandit"]

@@ -30,7 +30,7 @@ mod round;
 
 use attack::{Attack, Coalition};
 use karman_fed::swarm::{Cover, Gate, Scheduler, SwarmSettings};
-use karman_study::interval::{Estimate, bootstrap};
+use karman_study::interval::{self, Estimate, bootstrap};
 use karman_study::pairs::Pair;
 use karman_study::report::{Kind, Report, Target};
 use round::{Extent, Round, simulate};
@@ -350,7 +350,7 @@ fn repeat(settings: SwarmSettings, clients: usize, seeds: u64, extent: Extent) -
 }
 
 fn mean(values: &[f64]) -> Estimate {
-    bootstrap(values, |values| values.iter().sum::<f64>() / values.len() as f64)
+    bootstrap(values, interval::mean)
 }
 
 /// Does all jobs on as many threads as there are cores; results are in the jobs' order.

@@ -2,7 +2,8 @@
 //! from the seed; none of it depends on what a contender does.
 
 use fastrand::Rng;
-use karman_study::trace::{Drift, Trace, normal};
+use karman_sim::normal;
+use karman_study::trace::{Drift, Trace};
 
 /// Length of a trace.
 pub(crate) const SECONDS: usize = 240;

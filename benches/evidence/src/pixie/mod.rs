@@ -34,7 +34,7 @@ use cells::{Cell, Grid, registered};
 use fixed::best_fixed;
 use karman_sched::select::{LatencyLaw, Selector, Task, mix_within};
 use karman_study::choosing::{POLICIES, policy};
-use karman_study::interval::{Estimate, bootstrap};
+use karman_study::interval::{Estimate, bootstrap, mean};
 use karman_study::pairs::median;
 use karman_study::report::{Kind, Report, Target};
 use karman_types::Slo;
@@ -296,10 +296,6 @@ fn by_seed(rows: &[&Row], value: &dyn Fn(&Row) -> f64) -> Vec<f64> {
         seeds.entry(row.seed).or_default().push(value(row));
     }
     seeds.values().map(|values| mean(values)).collect()
-}
-
-fn mean(values: &[f64]) -> f64 {
-    values.iter().sum::<f64>() / values.len() as f64
 }
 
 fn mean_of(runs: &[Run], value: impl Fn(&Run) -> f64) -> f64 {

@@ -2,9 +2,9 @@
 
 use super::federated::federated;
 use super::registered::{Registered, Steps};
-use crate::fed_tables::{mean, per_seed};
+use crate::fed_tables::per_seed;
 use anyhow::Result;
-use karman_study::interval::bootstrap;
+use karman_study::interval::{bootstrap, mean};
 use karman_study::report::{Report, Target};
 use pothole_learn::fleet::{Drive, Habits, Window};
 use pothole_learn::loss::Judged;

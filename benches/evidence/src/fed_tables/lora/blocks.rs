@@ -3,11 +3,11 @@
 use crate::fed_tables::digits::{self, Sample, by_label};
 use crate::fed_tables::draws::log_normal;
 use crate::fed_tables::net::{Net, add};
-use crate::fed_tables::{Scale, mean, per_seed};
+use crate::fed_tables::{Scale, per_seed};
 use anyhow::Result;
 use fastrand::Rng;
 use karman_fed::lora::{BlockSchedule, Pipeline, Step};
-use karman_study::interval::bootstrap;
+use karman_study::interval::{bootstrap, mean};
 use karman_study::report::{Report, Target};
 use std::collections::BTreeMap;
 

@@ -1,12 +1,12 @@
 //! The methods: how clients begin a round, what they train, and what becomes of their adapters.
 
 use crate::fed_tables::digits::{self, Sample, by_label};
-use crate::fed_tables::draws::normal;
 use crate::fed_tables::net::{Net, Pull, add};
 use crate::fed_tables::per_seed;
 use anyhow::Result;
 use fastrand::Rng;
 use karman_fed::lora::{Adapter, Compressed, LoraError, Weighted, factor_mean, florist, segment_mean};
+use karman_sim::normal;
 
 /// A way to aggregate adapters of unequal ranks.
 #[derive(Clone, Copy, PartialEq)]

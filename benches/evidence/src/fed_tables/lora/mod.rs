@@ -11,7 +11,7 @@ use super::{Scale, per_seed, statistics};
 use anyhow::Result;
 use fastrand::Rng;
 use karman_fed::lora::{Adapter, Weighted, florist};
-use karman_study::interval::{Estimate, bootstrap};
+use karman_study::interval::{Estimate, bootstrap, mean};
 use karman_study::report::{Report, Target};
 use methods::{METHODS, Outcome};
 use std::collections::BTreeMap;
@@ -45,7 +45,7 @@ pub(super) fn study(report: &mut Report, scale: &Scale) -> Result<()> {
             per_seed(scale.seeds.clone(), |seed| methods::adapt(method, rate, seed))?;
         let percent: Vec<f64> = outcomes.iter().map(|outcome| 100.0 * outcome.accuracy).collect();
         let key = format!("lora_accuracy.{name}");
-        report.estimate(&key, bootstrap(&percent, super::mean), "%", Target::Shown);
+        report.estimate(&key, bootstrap(&percent, mean), "%", Target::Shown);
         report.keep_raw(&key, &percent);
         report.keep_raw(&format!("lora_rate.{name}"), &rate);
         bytes.insert(
