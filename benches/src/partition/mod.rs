@@ -106,7 +106,7 @@ pub(crate) fn run(quick: bool) -> Result<Report> {
         for trace in Trace::ALL {
             let of_trace = played.iter().filter(|(of, _)| *of == trace);
             let mut outcomes: Vec<Outcome> = of_trace.map(|(_, outcome)| outcome.clone()).collect();
-            outcomes.sort_by_key(|outcome| outcome.seed);
+            outcomes.sort_by_key(|outcome| outcome.draw.seed);
             let cell = format!("{MODEL}.{}", trace.name());
             rows::put(&mut report, &cell, trace, &outcomes);
         }
@@ -177,8 +177,8 @@ impl Block {
             "{} {}: latency {:?}, energy {:?}",
             self.trace.name(),
             self.seed,
-            outcome.latency,
-            outcome.energy
+            outcome.draw.latency,
+            outcome.draw.energy
         );
         Ok(outcome)
     }

@@ -2,7 +2,7 @@
 
 use super::contender::{Contender, Goal, Who};
 use super::rounds::{Request, Taken};
-use karman_study::contest::Contest;
+use karman_study::contest::{Contest, Draw};
 use karman_study::pairs::percentile;
 use karman_study::trace::{ASSUMED_WATTS, other_watts};
 use serde::Serialize;
@@ -10,15 +10,8 @@ use serde::Serialize;
 /// Sums over the requests of one pass.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Outcome {
-    pub(super) seed: u64,
-    pub(super) latency: Contest,
-    pub(super) energy: Contest,
-    pub(super) neurosurgeon_ms: f64,
-    pub(super) all_edge_ms: f64,
-    pub(super) all_cloud_ms: f64,
-    pub(super) p99_ms: [f64; 2],
-    /// Ours and the static cut's, for each changed wattage.
-    pub(super) wattages: Vec<[f64; 2]>,
+    #[serde(flatten)]
+    pub(super) draw: Draw,
     /// Late requests and those that were passed on, of ours.
     pub(super) troubles: [usize; 2],
     /// Every request of every contender.
@@ -49,7 +42,7 @@ impl Outcome {
             watts[tier][field] *= by;
             [energy_mj(&ours_energy, watts), least_mj(watts)]
         };
-        Self {
+        let draw = Draw {
             seed,
             latency: Contest {
                 ours: sum_ms(&ours),
@@ -70,6 +63,9 @@ impl Outcome {
                 percentile(&fixed.latencies_ms(), 0.99),
             ],
             wattages: other_watts().map(changed).collect(),
+        };
+        Self {
+            draw,
             troubles: [ours.unfinished, ours.passed_on],
             requests: all()
                 .map(|(one, taken)| (one.name.clone(), taken.requests.clone()))

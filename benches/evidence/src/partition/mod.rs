@@ -24,17 +24,17 @@ mod contender;
 mod outcome;
 mod play;
 mod profiles;
-mod rows;
 mod setting;
 mod tuning;
 mod world;
 
 use anyhow::{Context, Result, anyhow};
 use karman_sched::partition::{LayerGraph, Objective, Tuning};
-use karman_study::interval::bootstrap;
+use karman_study::contest::{self, Draw};
+use karman_study::interval::{bootstrap, mean};
 use karman_study::report::{Kind, Report, Target};
 use karman_study::trace::Trace;
-use outcome::{Outcome, energy_mj};
+use outcome::energy_mj;
 use setting::{POWER, Setting, break_even};
 use std::path::Path;
 use world::World;
@@ -69,20 +69,21 @@ pub(crate) fn run(data: &Path, quick: bool) -> Result<()> {
         for trace in Trace::ALL {
             let cell = format!("{model}.{}", trace.name());
             let worlds = play(&graph, trace, seeds).with_context(|| cell.clone())?;
-            rows::put(&mut report, &cell, trace, &worlds);
+            contest::put(&mut report, &cell, trace, &worlds);
+            report.keep_raw(&cell, &worlds);
         }
     }
     report.write_and_print()
 }
 
 /// Worlds have nothing to do with each other: each core takes its share of the seeds.
-fn play(graph: &LayerGraph, trace: Trace, seeds: u64) -> Result<Vec<Outcome>> {
+fn play(graph: &LayerGraph, trace: Trace, seeds: u64) -> Result<Vec<Draw>> {
     let cores = std::thread::available_parallelism().map_or(1, usize::from) as u64;
     let share = |core: u64| {
         let seeds = (FIRST_SEED..FIRST_SEED + seeds).filter(move |seed| seed % cores == core);
         seeds
-            .map(|seed| Outcome::of(graph, trace, seed, Tuning::default()))
-            .collect::<Result<Vec<Outcome>>>()
+            .map(|seed| outcome::of(graph, trace, seed, Tuning::default()))
+            .collect::<Result<Vec<Draw>>>()
     };
     let shares = std::thread::scope(|scope| {
         let threads: Vec<_> = (0..cores).map(|core| scope.spawn(move || share(core))).collect();
@@ -149,7 +150,6 @@ pub(crate) fn tune(data: &Path, quick: bool) -> Result<()> {
             ratios.push(setting.ours(Objective::LATENCY, POWER)?.totals.latency_ms / latency);
             ratios.push(energy_mj(&setting.ours(Objective::ENERGY, POWER)?.totals, POWER) / energy);
         }
-        let mean = |ratios: &[f64]| ratios.iter().sum::<f64>() / ratios.len() as f64;
         report.estimate(&name, bootstrap(&ratios, mean), "ratio", Target::Shown);
     }
     report.write_and_print()

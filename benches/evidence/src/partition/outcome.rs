@@ -6,78 +6,61 @@ use super::world::World;
 use super::{FIRST_SEED, NOMINAL, WATTAGE_SEEDS};
 use anyhow::Result;
 use karman_sched::partition::{LayerGraph, Neurosurgeon, Objective, Power, Tuning};
-use karman_study::contest::Contest;
+use karman_study::contest::{Contest, Draw};
 use karman_study::pairs::percentile;
 use karman_study::trace::{Trace, other_watts};
-use serde::Serialize;
 
-/// What came of one world, as sums over its requests.
-#[derive(Clone, Debug, Serialize)]
-pub(crate) struct Outcome {
-    pub(crate) seed: u64,
-    pub(crate) latency: Contest,
-    pub(crate) energy: Contest,
-    pub(crate) neurosurgeon_ms: f64,
-    pub(crate) all_edge_ms: f64,
-    pub(crate) all_cloud_ms: f64,
-    pub(crate) p99_ms: [f64; 2],
-    /// Ours and the static cut's, for each changed wattage; none where these were not run.
-    pub(crate) wattages: Vec<[f64; 2]>,
-}
-
-impl Outcome {
-    /// Draws the world and plays it.
-    pub(crate) fn of(graph: &LayerGraph, trace: Trace, seed: u64, tuning: Tuning) -> Result<Self> {
-        let break_even = break_even(graph)?;
-        let world = World::draw(trace, break_even, graph.layers().len(), seed);
-        let setting = Setting::new(graph, &world, NOMINAL * break_even, tuning)?;
-        let ours = setting.ours(Objective::LATENCY, POWER)?;
-        let oracle = setting.oracle(Objective::LATENCY, POWER)?;
-        let theirs = setting.play(
-            Neurosurgeon,
-            Tuning {
-                hysteresis: 0.0,
-                ..tuning
-            },
-            Objective::LATENCY,
-        )?;
-        let (fixed, fixed_cut) = setting.best_by(|totals| totals.latency_ms);
-        let fixed_latencies: Vec<f64> = setting.latencies(&fixed_cut);
-        let energy = |power: [Power; 3]| -> Result<[f64; 2]> {
-            let ours = energy_mj(&setting.ours(Objective::ENERGY, power)?.totals, power);
-            Ok([ours, setting.best_by(|totals| energy_mj(totals, power)).0])
-        };
-        let [ours_mj, fixed_mj] = energy(POWER)?;
-        let last = graph.layers().len();
-        Ok(Self {
-            seed,
-            latency: Contest {
-                ours: ours.totals.latency_ms,
-                fixed,
-                oracle: oracle.totals.latency_ms,
-            },
-            energy: Contest {
-                ours: ours_mj,
-                fixed: fixed_mj,
-                oracle: energy_mj(&setting.oracle(Objective::ENERGY, POWER)?.totals, POWER),
-            },
-            neurosurgeon_ms: theirs.totals.latency_ms,
-            all_edge_ms: setting.latencies(&vec![0; last]).iter().sum(),
-            all_cloud_ms: setting.latencies(&vec![2; last]).iter().sum(),
-            p99_ms: [
-                percentile(&ours.latencies_ms, 0.99),
-                percentile(&fixed_latencies, 0.99),
-            ],
-            wattages: match seed < FIRST_SEED + WATTAGE_SEEDS {
-                true => wattages().into_iter().map(energy).collect::<Result<_>>()?,
-                false => Vec::new(),
-            },
-        })
-    }
+/// Draws the world and plays it.
+pub(crate) fn of(graph: &LayerGraph, trace: Trace, seed: u64, tuning: Tuning) -> Result<Draw> {
+    let break_even = break_even(graph)?;
+    let world = World::draw(trace, break_even, graph.layers().len(), seed);
+    let setting = Setting::new(graph, &world, NOMINAL * break_even, tuning)?;
+    let ours = setting.ours(Objective::LATENCY, POWER)?;
+    let oracle = setting.oracle(Objective::LATENCY, POWER)?;
+    let theirs = setting.play(
+        Neurosurgeon,
+        Tuning {
+            hysteresis: 0.0,
+            ..tuning
+        },
+        Objective::LATENCY,
+    )?;
+    let (fixed, fixed_cut) = setting.best_by(|totals| totals.latency_ms);
+    let fixed_latencies: Vec<f64> = setting.latencies(&fixed_cut);
+    let energy = |power: [Power; 3]| -> Result<[f64; 2]> {
+        let ours = energy_mj(&setting.ours(Objective::ENERGY, power)?.totals, power);
+        Ok([ours, setting.best_by(|totals| energy_mj(totals, power)).0])
+    };
+    let [ours_mj, fixed_mj] = energy(POWER)?;
+    let last = graph.layers().len();
+    Ok(Draw {
+        seed,
+        latency: Contest {
+            ours: ours.totals.latency_ms,
+            fixed,
+            oracle: oracle.totals.latency_ms,
+        },
+        energy: Contest {
+            ours: ours_mj,
+            fixed: fixed_mj,
+            oracle: energy_mj(&setting.oracle(Objective::ENERGY, POWER)?.totals, POWER),
+        },
+        neurosurgeon_ms: theirs.totals.latency_ms,
+        all_edge_ms: setting.latencies(&vec![0; last]).iter().sum(),
+        all_cloud_ms: setting.latencies(&vec![2; last]).iter().sum(),
+        p99_ms: [
+            percentile(&ours.latencies_ms, 0.99),
+            percentile(&fixed_latencies, 0.99),
+        ],
+        wattages: match seed < FIRST_SEED + WATTAGE_SEEDS {
+            true => wattages().into_iter().map(energy).collect::<Result<_>>()?,
+            false => Vec::new(),
+        },
+    })
 }
 
 /// Each assumed wattage once halved and once doubled.
-pub(crate) fn wattages() -> Vec<[Power; 3]> {
+fn wattages() -> Vec<[Power; 3]> {
     let changed = other_watts().map(|(tier, field, by)| {
         let mut power = POWER;
         match field {
