@@ -16,6 +16,7 @@ use failures::Failures;
 use http::{HeaderMap, header};
 use karman_mesh::membership::UnixTime;
 use karman_mesh::wall_clock;
+use karman_node::MOST_AHEAD;
 use karman_package::PublicKey;
 use karman_types::{ErrorKind, TaskError};
 use parking_lot::Mutex;
@@ -40,7 +41,7 @@ pub(crate) struct Access {
     failures: Failures,
     anyone: Arc<Caller>,
     started: Instant,
-    /// The newest time that was seen, in seconds since 1970.
+    /// The newest time that was seen and may be right, in seconds since 1970.
     newest: AtomicU64,
 }
 
@@ -181,11 +182,19 @@ impl Access {
         }
     }
 
-    /// The time by which tokens are judged: a clock that was reset does not bring expired ones back.
+    /// The time by which tokens are judged.
     fn clock(&self) -> UnixTime {
-        let clock = wall_clock();
-        let before = self.newest.fetch_max(clock.as_secs(), Ordering::Relaxed);
-        UnixTime::from_seconds(clock.as_secs().max(before))
+        self.time(wall_clock().as_secs())
+    }
+
+    /// What time it is when the clock shows this. One that was reset does not bring expired tokens back, and what one showed that was
+    /// [far ahead](MOST_AHEAD) counts no longer than it shows it.
+    fn time(&self, clock: u64) -> UnixTime {
+        let newest = self.newest.load(Ordering::Relaxed);
+        if clock <= newest.saturating_add(MOST_AHEAD.as_secs()) {
+            self.newest.fetch_max(clock, Ordering::Relaxed);
+        }
+        UnixTime::from_seconds(clock.max(newest))
     }
 
     fn meet(&self, digest: blake3::Hash, token: AccessToken) -> Arc<Caller> {
@@ -327,6 +336,21 @@ mod tests {
     use super::*;
     use crate::refusal::Speaks;
     use http::{HeaderValue, StatusCode};
+
+    #[test]
+    fn a_clock_that_is_decades_ahead_is_forgotten_when_it_is_set() {
+        const DAY: u64 = 86_400;
+        const SEEN: u64 = 20_000 * DAY;
+        let folder = tempfile::tempdir().unwrap();
+        let revoked = Revoked::of(folder.path());
+        let access = Access::new(Vec::new(), Vec::new(), CallerLimits::default(), revoked, 1);
+        access.seen(UnixTime::from_seconds(SEEN));
+        let time = |clock| access.time(clock).seconds();
+        assert_eq!(time(SEEN + 20_000 * DAY), SEEN + 20_000 * DAY);
+        assert_eq!(time(SEEN + DAY), SEEN + DAY);
+        // One that was reset brings nothing back.
+        assert_eq!(time(0), SEEN + DAY);
+    }
 
     #[test]
     fn who_fails_too_often_is_not_looked_at_and_who_is_known_is_not_kept_out() {
