@@ -12,7 +12,7 @@ const READABLE: u32 = 0o644;
 /// How long a look at the file counts.
 const LATELY: Duration = Duration::from_secs(1);
 
-/// The tokens that were taken back: a file in the node's folder, one id a line, read again when it changes.
+/// The tokens that were taken back: a file in the node's folder, one id a line among empty ones, read again when it changes.
 #[derive(Debug)]
 pub struct Revoked {
     path: PathBuf,
@@ -41,7 +41,7 @@ impl Revoked {
     /// Takes a token back by its id. Gateways that run here heed it within a second.
     ///
     /// # Errors
-    /// What the disk refuses.
+    /// `unavailable` with what the disk refuses: the token may still hold.
     pub fn add(&self, id: &str) -> Result<(), TaskError> {
         let add = || -> io::Result<()> {
             let mut file = OpenOptions::new().create(true).append(true).open(&self.path)?;
@@ -50,11 +50,17 @@ impl Revoked {
                 permissions.set_mode(READABLE);
                 file.set_permissions(permissions)?;
             }
-            // One write for the line: two that revoke at once do not mix theirs.
-            file.write_all(format!("{id}\n").as_bytes())?;
+            // One write for the line: two that revoke at once do not mix theirs. It begins on a line of its own, also where a full disk or a
+            // loss of power has cut the last one short.
+            file.write_all(format!("\n{id}\n").as_bytes())?;
             file.sync_all()
         };
-        add().map_err(|error| TaskError::internal(format!("{}: {error}", self.path.display())))
+        add().map_err(|error| {
+            let error = TaskError::unavailable(format!("{}: {error}", self.path.display()));
+            error.with_hint(
+                "the token may still hold: see that this file can be written, then revoke it again",
+            )
+        })
     }
 
     /// Whether the token of this id was taken back; `now` counts from some start.
@@ -86,7 +92,8 @@ impl Revoked {
         let changed = Some((about.modified()?, about.len()));
         if known.changed != changed {
             let text = std::fs::read_to_string(&self.path)?;
-            known.ids = text.lines().map(|line| line.trim().to_owned()).collect();
+            let ids = text.lines().map(str::trim).filter(|line| !line.is_empty());
+            known.ids = ids.map(str::to_owned).collect();
             known.changed = changed;
         }
         Ok(())
@@ -129,6 +136,28 @@ mod tests {
         file.set_modified(written).unwrap();
         assert_eq!(revoked.has("cd", 2 * second), Ok(true));
         assert_eq!(revoked.has("ab", 2 * second), Ok(true));
+    }
+
+    #[test]
+    fn a_line_that_was_cut_short_swallows_no_other() {
+        let folder = tempfile::tempdir().unwrap();
+        let (revoked, second) = (Revoked::of(folder.path()), Duration::from_secs(1));
+        std::fs::write(&revoked.path, "ab\ncd").unwrap();
+        revoked.add("cdef").unwrap();
+        for id in ["ab", "cdef"] {
+            assert_eq!(revoked.has(id, second), Ok(true), "{id}");
+        }
+    }
+
+    #[test]
+    fn what_the_disk_refuses_is_told_as_such() {
+        let folder = tempfile::tempdir().unwrap();
+        let revoked = Revoked::of(folder.path());
+        // Not to be written by root either, who may run the tests.
+        std::fs::create_dir(&revoked.path).unwrap();
+        let error = revoked.add("ab").unwrap_err();
+        assert_eq!(error.kind, karman_types::ErrorKind::Unavailable);
+        assert!(error.hint.is_some());
     }
 
     #[test]
