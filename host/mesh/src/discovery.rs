@@ -1,5 +1,8 @@
 //! Who offers what: asked of the DHT, and then of the nodes themselves.
 
+mod lately;
+
+use self::lately::All;
 use crate::calling::node_of;
 use crate::gate::peer_of;
 use crate::mesh::Mesh;
@@ -56,6 +59,7 @@ impl Provider {
 pub(crate) struct Found {
     lately: Mutex<HashMap<String, Answer>>,
     under_way: UnderWay<String, HashSet<PeerId>>,
+    all: All,
 }
 
 struct Answer {
@@ -162,7 +166,7 @@ impl Mesh {
         self.0.peers.there().into_iter().collect()
     }
 
-    /// Every node that announced itself, this one left out.
+    /// Every node that announced itself, this one left out. That is a search under many keys, and all that are found are asked.
     pub async fn nodes(&self) -> Vec<Provider> {
         let announced = self.announced().await;
         self.ask_all(announced).await

@@ -84,7 +84,7 @@ pub(super) fn router() -> Router<Admin> {
 async fn installed(State(admin): State<Admin>) -> Result<Json<Installed>, Refusal> {
     let node = &admin.node;
     let offers = match node.mesh() {
-        Some(_) => node.offers().await?,
+        Some(_) => node.offers_lately().await?,
         None => Vec::new(),
     };
     let others = offers.into_iter().filter(|offer| !offer.here);

@@ -1,4 +1,5 @@
-//! The list of all models and tasks, from what is known here of each: nobody is asked for it, and nothing is loaded.
+//! The list of all models and tasks, from what is known here of each: the mesh is searched once in half a minute at most, however many ask, and
+//! nothing is loaded.
 
 use super::{Inference, right};
 use crate::access::{Caller, Right};
@@ -41,7 +42,7 @@ impl Inference {
         // This node is the first: what it has it runs itself.
         let offers: Vec<Offer> = match self.node.mesh() {
             Some(_) => {
-                let offers = self.node.offers().await?.into_iter();
+                let offers = self.node.offers_lately().await?.into_iter();
                 offers.map(|offer| offer.offer).collect()
             }
             None => vec![self.node.offer()],

@@ -7,7 +7,7 @@ use super::serve::Service;
 use crate::contacts;
 use crate::node::Node;
 use karman_mesh::membership::{Invitation, Issuer, MeshKey};
-use karman_mesh::{GateError, Mesh, MeshOptions, Path, Standing, root_of};
+use karman_mesh::{GateError, Mesh, MeshOptions, Path, Provider, Standing, root_of};
 use karman_package::PublicKey;
 use karman_space::{LinkProfile, Rate};
 use karman_types::{CallContext, NodeId, Offer, OfferedTask, TaskError, TaskRequest, TaskResponse, Tier};
@@ -178,11 +178,7 @@ impl Node {
             memory: self.machine().memory,
             tasks,
             models: models
-                .into_iter()
-                .flat_map(|model| {
-                    let exits: Vec<String> = model.exit_names().collect();
-                    std::iter::once(model.name).chain(exits)
-                })
+                .flat_map(|model| std::iter::once(model.name.clone()).chain(model.exit_names()))
                 .collect(),
         }
     }
@@ -294,7 +290,21 @@ impl Node {
     /// # Errors
     /// `unavailable` when it belongs to no mesh.
     pub async fn offers(&self) -> Result<Vec<NodeOffer>, TaskError> {
-        let mut others = mesh_of(self)?.nodes().await;
+        let others = mesh_of(self)?.nodes().await;
+        Ok(self.beside(others))
+    }
+
+    /// The same as it was found [lately](Mesh::nodes_lately), for whoever looks again and again.
+    ///
+    /// # Errors
+    /// `unavailable` when it belongs to no mesh.
+    pub async fn offers_lately(&self) -> Result<Vec<NodeOffer>, TaskError> {
+        let others = mesh_of(self)?.nodes_lately().await;
+        Ok(self.beside(others))
+    }
+
+    /// What this node offers, and then what these do.
+    fn beside(&self, mut others: Vec<Provider>) -> Vec<NodeOffer> {
         others.sort_by_key(|provider| provider.offer.node);
         let here = NodeOffer {
             here: true,
@@ -304,7 +314,7 @@ impl Node {
             here: false,
             offer: (*provider.offer).clone(),
         });
-        Ok(std::iter::once(here).chain(others).collect())
+        std::iter::once(here).chain(others).collect()
     }
 
     /// Reaches a node and measures how long that takes, and if asked also how fast the links to it and back are.

@@ -245,7 +245,8 @@ impl Node {
         self.runtime().models().refusal(name)
     }
 
-    /// The models of the nodes in reach by name, and who has each, this node first.
+    /// The models of the nodes in reach by name, and who has each, this node first; of other nodes as it was found
+    /// [lately](Mesh::nodes_lately).
     ///
     /// # Errors
     /// What the disk refuses.
@@ -262,10 +263,9 @@ impl Node {
             for exit in model.exit_names() {
                 models.entry(exit).or_default().push(self.runtime().id());
             }
-            models.entry(model.name).or_default().push(self.runtime().id());
         }
         let others = match self.mesh() {
-            Some(mesh) => nearest_first(mesh, mesh.nodes().await),
+            Some(mesh) => nearest_first(mesh, mesh.nodes_lately().await),
             None => Vec::new(),
         };
         for other in others {
@@ -276,25 +276,17 @@ impl Node {
         Ok(models)
     }
 
-    /// Who has the model: of the nodes that have said so already, else of all that can be found.
+    /// Who has the model: of the nodes that have said so already, else of those that announce it as a task.
     async fn providers_of_model(&self, name: &str) -> Vec<Provider> {
         let Some(mesh) = self.mesh() else {
             return Vec::new();
         };
         let has = |provider: &Provider| provider.offer.models.iter().any(|model| model == name);
-        let known = mesh.peers().into_iter().filter(|peer| peer.path.is_some());
-        let known = known.filter_map(|peer| {
-            let busy = peer.under_way();
-            let (offer, _) = peer.offer?;
-            Some(Provider {
-                id: peer.id,
-                offer,
-                busy,
-            })
-        });
-        let mut providers: Vec<Provider> = known.filter(has).collect();
+        let mut providers = mesh.connected_offers();
+        providers.retain(has);
         if providers.is_empty() {
-            providers = mesh.nodes().await.into_iter().filter(has).collect();
+            providers = mesh.providers(&format!("{MODEL}{name}")).await;
+            providers.retain(has);
         }
         providers
     }
