@@ -7,7 +7,7 @@ use super::decisions::Decisions;
 use super::disk::Disk;
 use super::flow::Flows;
 use super::keepers::Keepers;
-use super::providers::FoundLately;
+use super::providers::{FoundLately, KnownNames};
 use super::routes::Routes;
 use super::time::{keep_time, reading, remember};
 use crate::node;
@@ -27,12 +27,14 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::sync::{Notify, oneshot, watch};
 use tokio::task::AbortHandle;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 /// Tasks of which a provider remembers the epoch.
 const MOST_EPOCHS: usize = 100_000;
 /// How often a drain that goes on says what it waits for.
 const SAYS: Duration = Duration::from_secs(60);
+/// How often at most tasks look again because nodes have come into reach: each look may search the mesh.
+const ARRIVALS: Duration = Duration::from_secs(1);
 /// Attempts of other nodes that run here at once.
 const MOST_RUNNING: usize = 1024;
 
@@ -58,6 +60,8 @@ pub(crate) struct Inner {
     pub(super) whys: Mutex<HashMap<TaskId, String>>,
     /// Nodes that offered to run something lately.
     pub(super) providers: FoundLately,
+    /// For hints to tasks that nobody offers.
+    pub(super) names: KnownNames,
     /// Who waits for an acknowledgement.
     asked: Mutex<HashMap<TaskId, oneshot::Sender<Result<TaskId, TaskError>>>>,
     disk: Disk,
@@ -98,6 +102,7 @@ impl Tasks {
             running: Mutex::default(),
             whys: Mutex::default(),
             providers: FoundLately::default(),
+            names: KnownNames::default(),
             asked: Mutex::default(),
             keepers: Keepers::new(&runtime, &store, inner.clone()),
             disk: Disk::start(store, inner.clone()),
@@ -296,10 +301,13 @@ fn is_open(machine: &Machine, task: TaskId) -> bool {
     !matches!(machine.status(task), None | Some(Ended(_) | Forgotten | Moved(_)))
 }
 
-/// What waits for a provider looks again when a node comes into reach.
+/// What waits for a provider looks again when a node comes into reach: at once, and then for all that come meanwhile together.
 async fn notice_arrivals(tasks: Weak<Inner>, mut arrivals: watch::Receiver<u64>) {
     while arrivals.changed().await.is_ok() {
-        let Some(tasks) = tasks.upgrade() else { return };
-        tasks.feed(Event::ProvidersChanged);
+        match tasks.upgrade() {
+            Some(tasks) => tasks.feed(Event::ProvidersChanged),
+            None => return,
+        }
+        sleep(ARRIVALS).await;
     }
 }
