@@ -1,5 +1,5 @@
-//! The log of decisions on this disk: a ring of so many entries and bytes, written behind what is decided. A crash loses what was decided in
-//! the last second. After a start policies go on from it, as far as it has their last checkpoint.
+//! The log of decisions on this disk: a ring of so many entries and bytes, written behind what is decided, for each write costs pages of
+//! flash. A crash loses what was decided in the last half minute. After a start policies go on from it, as far as it has their last checkpoint.
 
 use super::attempt::{read, write};
 use crate::runtime::Runtime;
@@ -12,12 +12,17 @@ use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
 use std::collections::{BTreeSet, HashMap, VecDeque};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 use tokio::sync::{MappedMutexGuard, MutexGuard, Notify};
+use tokio::time::{sleep, timeout};
 
 /// How long what was decided may wait for the disk.
-const BEHIND: Duration = Duration::from_secs(1);
+const BEHIND: Duration = Duration::from_secs(30);
+/// Bytes of entries that do not wait so long.
+const ENOUGH: usize = 256 << 10;
+/// How long the next write waits, however much there is.
+const APART: Duration = Duration::from_secs(1);
 /// Bytes of entries that wait at most: while the disk does not keep up, the oldest go. A checkpoint may have a few MiB.
 const MOST_WAITING: usize = 32 << 20;
 /// Bytes of entries that the ring holds at most: what a step is placed by may have tens of KiB, and all of the ring is read at once.
@@ -54,7 +59,8 @@ pub(crate) struct Decisions(Arc<Inner>);
 struct Inner {
     runtime: Runtime,
     waiting: Mutex<Waiting>,
-    some: Notify,
+    /// So much waits that it is written down now.
+    enough: Arc<Notify>,
     /// One writer at a time, so that entries keep their order.
     writing: Arc<tokio::sync::Mutex<()>>,
     /// Policies from before the start, by what they are known by; nothing before somebody asks.
@@ -94,22 +100,11 @@ impl Decisions {
         let inner = Arc::new(Inner {
             runtime: runtime.clone(),
             waiting: Mutex::default(),
-            some: Notify::new(),
+            enough: Arc::default(),
             writing: Arc::default(),
             before: tokio::sync::Mutex::default(),
         });
-        let behind = Arc::downgrade(&inner);
-        tokio::spawn(async move {
-            while let Some(inner) = behind.upgrade() {
-                if tokio::time::timeout(BEHIND, inner.some.notified()).await.is_err() {
-                    continue;
-                }
-                tokio::time::sleep(BEHIND).await;
-                if let Err(error) = inner.flush().await {
-                    tracing::warn!(%error, "decisions are not written down");
-                }
-            }
-        });
+        tokio::spawn(write_behind(Arc::downgrade(&inner), inner.enough.clone()));
         Self(inner)
     }
 
@@ -122,7 +117,9 @@ impl Decisions {
                 Err(error) => tracing::error!(%error, "a decision cannot be written down"),
             }
         }
-        self.0.some.notify_one();
+        if waiting.bytes >= ENOUGH {
+            self.0.enough.notify_one();
+        }
     }
 
     /// The policies that this node had when it was last stopped. While this is held nobody else gets them, so that no two go on with one.
@@ -173,6 +170,19 @@ impl Decisions {
             policies: policies.await?,
             entries,
         })
+    }
+}
+
+/// Writes down what waits, as long as somebody decides. Between two writes it holds nothing of the node, which may be stopped and started again.
+async fn write_behind(decisions: Weak<Inner>, enough: Arc<Notify>) {
+    loop {
+        let _ = timeout(BEHIND, enough.notified()).await;
+        let Some(inner) = decisions.upgrade() else { return };
+        if let Err(error) = inner.flush().await {
+            tracing::warn!(%error, "decisions are not written down");
+        }
+        drop(inner);
+        sleep(APART).await;
     }
 }
 
