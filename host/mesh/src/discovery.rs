@@ -179,6 +179,12 @@ impl Mesh {
         found
     }
 
+    /// Whether there is a connection with the node of this id.
+    pub fn is_there(&self, id: NodeId) -> bool {
+        let met = self.0.peers.of_node(id);
+        met.is_some_and(|peer| self.is_connected(&peer))
+    }
+
     /// The node of this id, if this one has ever met it, or it is in reach. Whether it is where it was, and where it is if not, is
     /// found out when it is called.
     pub async fn node(&self, id: NodeId) -> Option<PeerId> {

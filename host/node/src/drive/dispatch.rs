@@ -242,12 +242,10 @@ async fn ask(
 
 /// Those with the shortest round trip first.
 pub(super) fn nearest_first(mesh: &Mesh, mut providers: Vec<Provider>) -> Vec<Provider> {
-    let peers = mesh.peers();
-    let round_trip = |provider: &Provider| {
-        let peer = peers.iter().find(|peer| peer.id == provider.id);
-        peer.and_then(|peer| peer.round_trip).unwrap_or(Duration::MAX)
-    };
-    providers.sort_by_key(|provider| (round_trip(provider), provider.offer.node.to_string()));
+    providers.sort_by_cached_key(|provider| {
+        let (round_trip, _) = mesh.last_heard(&provider.id);
+        (round_trip.unwrap_or(Duration::MAX), provider.offer.node)
+    });
     providers
 }
 

@@ -352,11 +352,7 @@ pub(super) fn reaches(tasks: &Inner, binding: &Binding) -> bool {
     match binding {
         Binding::Plugin(name) => tasks.plugins.find(name).is_ok(),
         Binding::Model(name) => model_tasks::holds(&tasks.runtime, name),
-        Binding::Remote { node, .. } => tasks.mesh.get().is_some_and(|mesh| {
-            let of = |member: &karman_mesh::membership::Member| member.node == *node;
-            let mut peers = mesh.peers().into_iter();
-            peers.any(|peer| peer.path.is_some() && peer.member.as_deref().is_some_and(of))
-        }),
+        Binding::Remote { node, .. } => tasks.mesh.get().is_some_and(|mesh| mesh.is_there(*node)),
         Binding::Endpoint { url, model } => tasks.flows.endpoints.has(url, model),
     }
 }
