@@ -17,6 +17,7 @@ use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::{Registry, Unit};
 use serde::Serialize;
+use std::collections::HashSet;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -54,9 +55,14 @@ impl MetricConstructor<Histogram> for Fresh {
     }
 }
 
+/// Models and tasks that are counted by their names, each in some twenty series; those that come after them are counted together.
+const MOST_NAMED: usize = 256;
+const OTHER: &str = "other";
+
 /// What is measured.
 pub(crate) struct Metrics {
     durations: Family<Labels, Histogram, Fresh>,
+    named: Mutex<HashSet<String>>,
     inferences: Family<Outcome, Counter>,
     inference_durations: Family<OfModel, Histogram, Fresh>,
     admission: Arc<Admission>,
@@ -68,6 +74,7 @@ impl Metrics {
     pub(crate) fn new(admission: Arc<Admission>, access: Arc<Access>) -> Self {
         Self {
             durations: Family::new_with_constructor(Fresh),
+            named: Mutex::default(),
             inferences: Family::default(),
             inference_durations: Family::new_with_constructor(Fresh),
             admission,
@@ -92,7 +99,7 @@ impl Metrics {
 
     /// Counts an answer of a model or task.
     pub(crate) fn inferred(&self, model: &str, took: Duration) {
-        let model = model.to_owned();
+        let model = self.named(model);
         let labels = Outcome {
             model: model.clone(),
             outcome: "ok",
@@ -105,10 +112,22 @@ impl Metrics {
     /// Counts a request that a model or task did not answer. There has to be one of this name.
     pub(crate) fn refused_to_infer(&self, model: &str, kind: ErrorKind) {
         let labels = Outcome {
-            model: model.to_owned(),
+            model: self.named(model),
             outcome: kind.as_str(),
         };
         self.inferences.get_or_create(&labels).inc();
+    }
+
+    /// Under which name it is counted.
+    fn named(&self, model: &str) -> String {
+        let mut named = self.named.lock();
+        if !named.contains(model) {
+            if named.len() >= MOST_NAMED {
+                return OTHER.to_owned();
+            }
+            named.insert(model.to_owned());
+        }
+        model.to_owned()
     }
 
     /// Whether a model or task of this name has answered.
@@ -273,5 +292,27 @@ impl Collector for Loads {
             ConstCounter::new(count).encode(tokens.encode_family(&labels)?)?;
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::access::{CallerLimits, Revoked};
+    use crate::config::GatewayLimits;
+
+    #[test]
+    fn models_beyond_so_many_are_counted_together() {
+        let folder = tempfile::tempdir().unwrap();
+        let revoked = Revoked::of(folder.path());
+        let access = Access::new(Vec::new(), Vec::new(), CallerLimits::default(), revoked, 1);
+        let metrics = Metrics::new(Admission::new(&GatewayLimits::default()), Arc::new(access));
+        for n in 0..MOST_NAMED + 2 {
+            metrics.inferred(&format!("model-{n}"), Duration::ZERO);
+        }
+        let first_beyond = format!("model-{MOST_NAMED}");
+        assert!(metrics.has_inferred("model-0") && !metrics.has_inferred(&first_beyond));
+        let others = OfModel { model: OTHER.into() };
+        assert!(metrics.inference_durations.get(&others).is_some());
     }
 }

@@ -7,15 +7,19 @@ use axum::http::{HeaderValue, header};
 use axum::response::{IntoResponse, Response};
 use karman_engine::Plugin;
 use karman_mesh::{Mesh, Path};
-use karman_types::ErrorKind;
+use karman_types::{ErrorKind, NodeId};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, text};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::{ConstGauge, Gauge};
 use prometheus_client::registry::{Registry, Unit};
+use std::cmp::Reverse;
 use std::fmt;
 use std::sync::Arc;
+
+/// Nodes that have what was sent to them counted in a series each.
+const MOST_LINKS: usize = 32;
 
 pub(crate) async fn show(State(node): State<Node>) -> Response {
     let mut registry = Registry::default();
@@ -80,15 +84,24 @@ impl Collector for Network {
                 ConstCounter::new(count).encode(bytes.encode_family(&labels)?)?;
             }
         }
-        let help = "Bytes sent to each node, whatever for";
+        let help = "Bytes sent to each of the nodes that most was sent to, whatever for";
         let mut links = encoder.encode_descriptor("karman_mesh_link_sent", help, unit, Counter)?;
-        for peer in known {
-            let Some(member) = peer.member else { continue };
-            let labels = [("node", member.node.to_string())];
-            ConstCounter::new(peer.sent).encode(links.encode_family(&labels)?)?;
+        let met = known.into_iter();
+        let sent = met.filter_map(|peer| Some((peer.member?.node, peer.sent)));
+        for (node, sent) in most_sent(sent.collect()) {
+            let labels = [("node", node.to_string())];
+            ConstCounter::new(sent).encode(links.encode_family(&labels)?)?;
         }
         Ok(())
     }
+}
+
+/// Those to which most was sent: each node is a series of its own, and a mesh may have thousands. There is no sum of the others: it would
+/// fall when one of them takes a place among these, and a counter may not.
+fn most_sent(mut nodes: Vec<(NodeId, u64)>) -> Vec<(NodeId, u64)> {
+    nodes.sort_by_key(|(node, sent)| (Reverse(*sent), *node));
+    nodes.truncate(MOST_LINKS);
+    nodes
 }
 
 /// Models whose requests are run together.
@@ -204,5 +217,18 @@ impl Collector for Plugins {
             }
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_nodes_to_which_most_was_sent_have_a_series() {
+        let node = |n: u64| NodeId::of_key(&n.to_le_bytes());
+        let sent = (0..100).map(|n| (node(n), n)).collect();
+        let most: Vec<u64> = most_sent(sent).into_iter().map(|(_, sent)| sent).collect();
+        assert_eq!(most, (68..100).rev().collect::<Vec<_>>());
     }
 }
