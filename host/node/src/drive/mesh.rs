@@ -167,10 +167,8 @@ impl Node {
             true => Vec::new(),
             false => self.tasks_of_here(),
         };
-        let store = self.runtime().home().store().ok();
-        let models = store
-            .and_then(|store| store.models().list().ok())
-            .unwrap_or_default();
+        let models = self.runtime().models().list().ok();
+        let models = models.iter().flat_map(|models| models.iter());
         Offer {
             node: self.runtime().id(),
             tier: self.tier(),

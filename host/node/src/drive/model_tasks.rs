@@ -25,10 +25,9 @@ const MOST_VALUES: usize = 4 << 20;
 
 /// The names by which this node runs its models and each of them up to its early exits, each with that of its model.
 pub(super) fn offered(runtime: &Runtime) -> Vec<(OfferedTask, String)> {
-    let store = runtime.home().store().ok();
-    let models = store.and_then(|store| store.models().list().ok());
+    let models = runtime.models().list().ok();
     let mut offered = Vec::new();
-    for model in models.unwrap_or_default() {
+    for model in models.iter().flat_map(|models| models.iter()) {
         let capability = model.info.get(CAPABILITY).and_then(Value::as_str);
         for run in std::iter::once(model.name.clone()).chain(model.exit_names()) {
             let by_capability = capability.map(|capability| format!("{capability}/{run}"));
@@ -50,6 +49,10 @@ pub(super) fn find(runtime: &Runtime, task: &str) -> Option<String> {
     // No plugin has such a name, and no model another.
     if !task.contains('/') {
         return None;
+    }
+    let by_name = task.strip_prefix(MODEL);
+    if let Some(model) = by_name.filter(|model| holds(runtime, model)) {
+        return Some(model.to_owned());
     }
     let offered = offered(runtime);
     let exact = offered.iter().find(|(known, _)| known.name == task);

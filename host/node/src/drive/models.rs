@@ -6,7 +6,6 @@ use super::model_tasks::MODEL;
 use super::split::Leg;
 use crate::inference::datatype;
 use crate::node::Node;
-use crate::services::store_error;
 use bytes::Bytes;
 use karman_engine::capability::nn::Tensors;
 use karman_infer::{Dim, TensorInfo};
@@ -252,16 +251,9 @@ impl Node {
     /// What the disk refuses.
     pub async fn models_of_mesh(&self) -> Result<BTreeMap<String, Vec<NodeId>>, TaskError> {
         let mut models: BTreeMap<String, Vec<NodeId>> = BTreeMap::new();
-        let own = self
-            .runtime()
-            .home()
-            .store()?
-            .models()
-            .list()
-            .map_err(store_error)?;
-        for model in own {
-            for exit in model.exit_names() {
-                models.entry(exit).or_default().push(self.runtime().id());
+        for model in self.runtime().models().list()?.iter() {
+            for name in std::iter::once(model.name.clone()).chain(model.exit_names()) {
+                models.entry(name).or_default().push(self.runtime().id());
             }
         }
         let others = match self.mesh() {

@@ -36,6 +36,8 @@ struct Exit {
 pub(super) struct Known {
     changes: u64,
     by_name: HashMap<String, Arc<Found>>,
+    /// All models, once somebody has asked for them.
+    all: Option<Arc<[Model]>>,
 }
 
 impl Found {
@@ -99,6 +101,29 @@ impl NodeModels {
         let mut known = self.known.write();
         known.changes += 1;
         known.by_name.clear();
+        known.all = None;
+    }
+
+    /// All models of this node, by name.
+    ///
+    /// # Errors
+    /// What the disk refuses.
+    pub(crate) fn list(&self) -> Result<Arc<[Model]>, TaskError> {
+        let changes = {
+            let known = self.known.read();
+            if let Some(all) = &known.all {
+                return Ok(all.clone());
+            }
+            known.changes
+        };
+        let store = self.home.store()?;
+        let all: Arc<[Model]> = store.models().list().map_err(store_error)?.into();
+        let mut known = self.known.write();
+        // What changed while it was read may be newer.
+        if known.changes == changes {
+            known.all = Some(all.clone());
+        }
+        Ok(all)
     }
 
     /// A model is on the disk no longer: nothing of it stays loaded for who asks next.
