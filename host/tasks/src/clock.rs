@@ -2,6 +2,9 @@ use karman_types::Instant;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
+/// How far a wall clock may run away from the monotonic one before tasks are looked at again for it.
+const SLACK: Duration = Duration::from_secs(1);
+
 /// Milliseconds since 1970: what expiry is judged by.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, Hash, Ord, PartialEq, PartialOrd, Serialize)]
 #[serde(transparent)]
@@ -57,6 +60,14 @@ impl Clock {
             read_at: now,
             reading,
         }
+    }
+
+    /// Whether a reading says what is known without it: the clock is believed as before, and shows the time that was to be expected.
+    pub fn expects(&self, now: Instant, reading: Reading) -> bool {
+        let (known, read) = (self.floor(now), Self::new(now, reading).floor(now));
+        let is_no_later = read.since(known) <= SLACK;
+        let is_no_earlier = !reading.trusted || known.since(read) <= SLACK;
+        reading.trusted == self.reading.trusted && is_no_later && is_no_earlier
     }
 
     /// Takes a newer reading. The floor never sinks.
@@ -135,6 +146,27 @@ mod tests {
         assert_eq!(clock.judge(Instant(300), UnixMs(5_200)), Expiry::Ahead);
         assert_eq!(clock.instant_of(Instant(300), UnixMs(5_200)), Instant(400));
         assert_eq!(clock.judge(Instant(400), UnixMs(5_200)), Expiry::Past);
+    }
+
+    #[test]
+    fn a_reading_is_news_where_the_clock_was_set_or_is_believed_from_now_on() {
+        let reading = |wall, trusted| Reading {
+            wall: UnixMs(wall),
+            trusted,
+            floor: UnixMs(2_000),
+        };
+        let clock = Clock::new(START, reading(10_000, true));
+        let expects = |wall, trusted| clock.expects(Instant(5_000), reading(wall, trusted));
+        assert!(expects(15_000, true) && expects(14_000, true) && expects(16_000, true));
+        assert!(!expects(13_999, true) && !expects(16_001, true) && !expects(15_000, false));
+        // What a clock in doubt shows tells nothing.
+        let doubt = Clock::new(START, reading(0, false));
+        assert!(doubt.expects(Instant(5_000), reading(1_000_000, false)));
+        let later = Reading {
+            floor: UnixMs(9_000),
+            ..reading(0, false)
+        };
+        assert!(!doubt.expects(Instant(5_000), later));
     }
 
     #[test]

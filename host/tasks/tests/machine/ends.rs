@@ -45,6 +45,22 @@ fn time_in_doubt_holds_a_task_until_the_clock_is_trusted() {
 }
 
 #[test]
+fn tasks_are_looked_at_again_only_where_the_clock_was_set() {
+    let mut machine = machine(Limits::default());
+    let submission = Submission {
+        within: Some(Duration::from_secs(60)),
+        ..work(Guarantee::Local)
+    };
+    let saved = ticket(&submit(&mut machine, TASK, submission));
+    machine.handle(Instant(0), Event::Saved { ticket: saved });
+    for (ahead, due) in [(0, 60_000), (900, 60_000), (5_000, 55_000)] {
+        let wall = UnixMs(TRUSTED.wall.0 + 10_000 + ahead);
+        let actions = machine.handle(Instant(10_000), Event::Clock(Reading { wall, ..TRUSTED }));
+        assert_eq!((actions, machine.next_timeout()), (vec![], Some(Instant(due))));
+    }
+}
+
+#[test]
 fn a_draining_node_hands_over_what_waits_and_finishes_what_runs() {
     let mut machine = machine(Limits::default());
     let saved = ticket(&submit(&mut machine, TASK, work(Guarantee::Local)));
