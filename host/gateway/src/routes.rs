@@ -3,7 +3,7 @@
 use crate::decisions::Decisions;
 use crate::inference::{self, Inference};
 use crate::metrics::Metrics;
-use crate::openapi::{PlainError, document};
+use crate::openapi::document;
 use crate::pipeline::unknown;
 use crate::refusal::Refusal;
 use crate::target::Target;
@@ -71,8 +71,7 @@ async fn readyz(State(own): State<Own>) -> (StatusCode, String) {
 
 /// What is measured, in the text format of OpenMetrics.
 #[utoipa::path(get, path = "/metrics", tag = "health", responses(
-    (status = 200, description = "Measurements", content_type = "application/openmetrics-text"),
-    (status = 401, body = PlainError), (status = 403, body = PlainError)))]
+    (status = 200, description = "Measurements", content_type = "application/openmetrics-text")))]
 async fn metrics(State(own): State<Own>) -> Response {
     own.metrics.show(&own.node)
 }

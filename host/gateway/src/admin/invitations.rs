@@ -63,9 +63,7 @@ pub(super) fn router() -> Router<Admin> {
 
 /// The invitations that were made on this machine, the last first, and what has become of each; not the words that let nodes in.
 #[utoipa::path(get, path = "/admin/invitations", tag = "administration", responses(
-    (status = 200, description = "`id`, `tier`, `made`, `expires`, `state` (`open`, `used`, `withdrawn`, `expired`), and `used_by`"),
-    (status = 401, body = PlainError), (status = 403, body = PlainError), (status = 429, body = PlainError),
-    (status = 500, body = PlainError)))]
+    (status = 200, description = "`id`, `tier`, `made`, `expires`, `state` (`open`, `used`, `withdrawn`, `expired`), and `used_by`")))]
 async fn invitations(State(admin): State<Admin>) -> Result<Json<Vec<InvitationStatus>>, Refusal> {
     Ok(Json(admin.node.invitations().await?))
 }
@@ -74,8 +72,7 @@ async fn invitations(State(admin): State<Admin>) -> Result<Json<Vec<InvitationSt
 #[utoipa::path(delete, path = "/admin/invitations/{id}", tag = "administration", operation_id = "withdraw_invitation",
     params(("id" = String, Path, description = "The invitation's id, or its beginning")), responses(
     (status = 200, description = "The invitation as it is now"),
-    (status = 400, body = PlainError), (status = 401, body = PlainError), (status = 403, body = PlainError),
-    (status = 404, body = PlainError), (status = 429, body = PlainError)))]
+    (status = 400, body = PlainError), (status = 404, body = PlainError)))]
 async fn withdraw(
     State(admin): State<Admin>,
     _: MayManage,
@@ -95,8 +92,7 @@ fn missing(error: TaskError) -> Refusal {
 /// Invites one node into the mesh. The invitation is told this once: it is kept nowhere. Takes a token with the right `manage`.
 #[utoipa::path(post, path = "/admin/invitations", tag = "administration", request_body = InviteRequest, responses(
     (status = 200, description = "The invitation, what logs call it, and until when it can be used"),
-    (status = 400, body = PlainError), (status = 401, body = PlainError), (status = 403, body = PlainError),
-    (status = 429, body = PlainError), (status = 503, body = PlainError)))]
+    (status = 400, body = PlainError)))]
 async fn invite(
     State(admin): State<Admin>,
     _: MayManage,

@@ -8,7 +8,6 @@ mod rounds;
 
 use crate::decisions::{Decided, Decisions};
 use crate::metrics::{Load, Metrics};
-use crate::openapi::PlainError;
 use crate::refusal::Refusal;
 use axum::Router;
 use axum::extract::State;
@@ -90,9 +89,7 @@ pub(crate) fn router(node: Node, decisions: Arc<Decisions>, metrics: Arc<Metrics
 
 /// The nodes of the mesh.
 #[utoipa::path(get, path = "/admin/nodes", tag = "administration", responses(
-    (status = 200, description = "This node, what it offers, and those that it has met"),
-    (status = 401, body = PlainError), (status = 403, body = PlainError), (status = 429, body = PlainError),
-    (status = 503, body = PlainError)))]
+    (status = 200, description = "This node, what it offers, and those that it has met")))]
 async fn nodes(State(admin): State<Admin>) -> Result<Json<Nodes>, Refusal> {
     let node = &admin.node;
     let peers = match node.mesh() {
@@ -108,9 +105,7 @@ async fn nodes(State(admin): State<Admin>) -> Result<Json<Nodes>, Refusal> {
 
 /// The models of the mesh, and which run in parts.
 #[utoipa::path(get, path = "/admin/models", tag = "administration", responses(
-    (status = 200, description = "Who holds each model, and which are run in parts"),
-    (status = 401, body = PlainError), (status = 403, body = PlainError), (status = 429, body = PlainError),
-    (status = 503, body = PlainError)))]
+    (status = 200, description = "Who holds each model, and which are run in parts")))]
 async fn models(State(admin): State<Admin>) -> Result<Json<Models>, Refusal> {
     Ok(Json(Models {
         held: admin.node.models_of_mesh().await?,
@@ -120,66 +115,56 @@ async fn models(State(admin): State<Admin>) -> Result<Json<Models>, Refusal> {
 
 /// Accepted tasks.
 #[utoipa::path(get, path = "/admin/tasks", tag = "administration", responses(
-    (status = 200, description = "How far each is"),
-    (status = 401, body = PlainError), (status = 403, body = PlainError), (status = 429, body = PlainError)))]
+    (status = 200, description = "How far each is")))]
 async fn tasks(State(admin): State<Admin>) -> Json<Vec<TaskStatus>> {
     Json(admin.node.accepted_tasks())
 }
 
 /// The last runs of workflows, the newest first, without what came out of them.
 #[utoipa::path(get, path = "/admin/flows", tag = "administration", responses(
-    (status = 200, description = "How far each run and each of its tasks is"),
-    (status = 401, body = PlainError), (status = 403, body = PlainError), (status = 429, body = PlainError)))]
+    (status = 200, description = "How far each run and each of its tasks is")))]
 async fn flows(State(admin): State<Admin>) -> Json<Vec<FlowStatus>> {
     Json(admin.node.last_flows(MOST_FLOWS).await)
 }
 
 /// How far workflows have kept their objectives within the last hour, minute by minute.
 #[utoipa::path(get, path = "/admin/slos", tag = "administration", responses(
-    (status = 200, description = "For each workflow with objectives, the runs that ended in each minute: all, failed, late"),
-    (status = 401, body = PlainError), (status = 403, body = PlainError), (status = 429, body = PlainError)))]
+    (status = 200, description = "For each workflow with objectives, the runs that ended in each minute: all, failed, late")))]
 async fn slos(State(admin): State<Admin>) -> Json<SloHour> {
     Json(admin.node.slo_hour())
 }
 
 /// How much the GPU of this node is used.
 #[utoipa::path(get, path = "/admin/gpu", tag = "administration", responses(
-    (status = 200, description = "Which it is, how long it has worked, what waits; or why there is none"),
-    (status = 401, body = PlainError), (status = 403, body = PlainError), (status = 429, body = PlainError)))]
+    (status = 200, description = "Which it is, how long it has worked, what waits; or why there is none")))]
 async fn gpu(State(admin): State<Admin>) -> Json<GpuUse> {
     Json(admin.node.runtime().models().gpu_use())
 }
 
 /// Federated runs that this node drives, or has driven: those that go on first.
 #[utoipa::path(get, path = "/admin/rounds", tag = "administration", responses(
-    (status = 200, body = Vec<RunRounds>),
-    (status = 401, body = PlainError), (status = 403, body = PlainError), (status = 429, body = PlainError),
-    (status = 500, body = PlainError)))]
+    (status = 200, body = Vec<RunRounds>)))]
 async fn rounds(State(admin): State<Admin>) -> Result<Json<Vec<RunRounds>>, Refusal> {
     Ok(Json(admin.rounds.look(&admin.node).await?))
 }
 
 /// Contacts of the next twelve hours, by the plan that this node keeps to.
 #[utoipa::path(get, path = "/admin/contacts", tag = "administration", responses(
-    (status = 200, body = ContactsAhead),
-    (status = 401, body = PlainError), (status = 403, body = PlainError), (status = 429, body = PlainError),
-    (status = 500, body = PlainError)))]
+    (status = 200, body = ContactsAhead)))]
 async fn contacts(State(admin): State<Admin>) -> Result<Json<Arc<ContactsAhead>>, Refusal> {
     Ok(Json(admin.node.contacts_ahead(AHEAD, MOST_CONTACTS).await?))
 }
 
 /// What was decided lately, the last first.
 #[utoipa::path(get, path = "/admin/decisions", tag = "administration", responses(
-    (status = 200, description = "What was asked, who answered, and why"),
-    (status = 401, body = PlainError), (status = 403, body = PlainError), (status = 429, body = PlainError)))]
+    (status = 200, description = "What was asked, who answered, and why")))]
 async fn decided(State(admin): State<Admin>) -> Json<Vec<Decided>> {
     Json(admin.decisions.last())
 }
 
 /// What went wrong lately, the last first.
 #[utoipa::path(get, path = "/admin/errors", tag = "administration", responses(
-    (status = 200, description = "Warnings and errors of the log"),
-    (status = 401, body = PlainError), (status = 403, body = PlainError), (status = 429, body = PlainError)))]
+    (status = 200, description = "Warnings and errors of the log")))]
 async fn errors(State(admin): State<Admin>) -> Json<Vec<LogEvent>> {
     let mut events = admin.node.logs().after(0, None);
     events.retain(|event| matches!(event.level.as_str(), "warn" | "error"));
@@ -190,17 +175,14 @@ async fn errors(State(admin): State<Admin>) -> Json<Vec<LogEvent>> {
 
 /// What runs, waits and is held.
 #[utoipa::path(get, path = "/admin/load", tag = "administration", responses(
-    (status = 200, description = "Counts"),
-    (status = 401, body = PlainError), (status = 403, body = PlainError), (status = 429, body = PlainError)))]
+    (status = 200, description = "Counts")))]
 async fn load(State(admin): State<Admin>) -> Json<Load> {
     Json(admin.metrics.load())
 }
 
 /// Takes the node out of service; answers when nothing runs any more.
 #[utoipa::path(post, path = "/admin/drain", tag = "administration", responses(
-    (status = 200, description = "The nodes that it handed its work over to"),
-    (status = 401, body = PlainError), (status = 403, body = PlainError), (status = 429, body = PlainError),
-    (status = 500, body = PlainError)))]
+    (status = 200, description = "The nodes that it handed its work over to")))]
 async fn drain(State(admin): State<Admin>) -> Result<Json<Vec<NodeId>>, Refusal> {
     // A node that takes nothing new, and hands nothing on either, would help nobody.
     let drained = to_the_end(async move { Ok(admin.node.drain().await) });

@@ -78,9 +78,7 @@ pub(super) fn router() -> Router<Admin> {
 
 /// The plugins of the mesh: those of this node with their versions and grants, and what other nodes offer.
 #[utoipa::path(get, path = "/admin/plugins", tag = "administration", responses(
-    (status = 200, description = "The plugins of this node, and what others offer"),
-    (status = 401, body = PlainError), (status = 403, body = PlainError), (status = 429, body = PlainError),
-    (status = 503, body = PlainError)))]
+    (status = 200, description = "The plugins of this node, and what others offer")))]
 async fn installed(State(admin): State<Admin>) -> Result<Json<Installed>, Refusal> {
     let node = &admin.node;
     let offers = match node.mesh() {
@@ -112,9 +110,7 @@ async fn installed(State(admin): State<Admin>) -> Result<Json<Installed>, Refusa
         ("replace" = Option<bool>, Query, description = "Let another publisher's plugin take over the name; for this node alone")),
     request_body(content = Vec<u8>, content_type = "application/wasm"), responses(
     (status = 200, description = "What became of it on each node: `deployed`, or `error`"),
-    (status = 400, body = PlainError), (status = 401, body = PlainError), (status = 403, body = PlainError),
-    (status = 413, body = PlainError), (status = 422, body = PlainError), (status = 429, body = PlainError),
-    (status = 503, body = PlainError), (status = 504, body = PlainError)))]
+    (status = 400, body = PlainError), (status = 422, body = PlainError), (status = 504, body = PlainError)))]
 async fn deploy(
     State(admin): State<Admin>,
     _: MayManage,
@@ -172,8 +168,7 @@ async fn deploy(
     params(("name" = String, Path, description = "The plugin"),
         ("on" = Option<String>, Query, description = "`tier=edge`, a node's id or its beginning, or `all`. Default: this node")), responses(
     (status = 200, description = "What became of it on each node: an `error`, or none"),
-    (status = 400, body = PlainError), (status = 401, body = PlainError), (status = 403, body = PlainError),
-    (status = 404, body = PlainError), (status = 429, body = PlainError), (status = 503, body = PlainError)))]
+    (status = 400, body = PlainError), (status = 404, body = PlainError)))]
 async fn undeploy(
     State(admin): State<Admin>,
     _: MayManage,
@@ -205,9 +200,7 @@ async fn undeploy(
     params(("name" = String, Path, description = "The plugin")),
     request_body(content = Vec<String>, description = "The grants, as `kv:road`"), responses(
     (status = 200, description = "What it holds now"),
-    (status = 400, body = PlainError), (status = 401, body = PlainError), (status = 403, body = PlainError),
-    (status = 404, body = PlainError), (status = 413, body = PlainError), (status = 422, body = PlainError),
-    (status = 429, body = PlainError)))]
+    (status = 400, body = PlainError), (status = 404, body = PlainError), (status = 422, body = PlainError)))]
 async fn allow(
     State(admin): State<Admin>,
     _: MayManage,
@@ -232,8 +225,7 @@ async fn allow(
     params(("name" = String, Path, description = "The plugin"), ("grant" = String, Query, description = "The grant, as `kv:road`")),
     responses(
     (status = 200, description = "What it holds now"),
-    (status = 400, body = PlainError), (status = 401, body = PlainError), (status = 403, body = PlainError),
-    (status = 404, body = PlainError), (status = 422, body = PlainError), (status = 429, body = PlainError)))]
+    (status = 400, body = PlainError), (status = 404, body = PlainError), (status = 422, body = PlainError)))]
 async fn disallow(
     State(admin): State<Admin>,
     _: MayManage,

@@ -219,8 +219,7 @@ fn unread(error: serde_json::Error) -> TaskError {
 
 /// What a model or task takes and gives.
 #[utoipa::path(get, path = "/v2/models/{model}", tag = "inference", params(("model" = String, Path)), responses(
-    (status = 200, body = ModelMetadata), (status = 400, body = InferenceError), (status = 401, body = InferenceError),
-    (status = 403, body = InferenceError), (status = 404, body = InferenceError), (status = 503, body = InferenceError),
+    (status = 200, body = ModelMetadata), (status = 400, body = InferenceError), (status = 404, body = InferenceError),
     (status = 504, body = InferenceError)))]
 async fn model(
     State(inference): State<Inference>,
@@ -234,8 +233,7 @@ async fn model(
 
 /// Whether a model or task can be run.
 #[utoipa::path(get, path = "/v2/models/{model}/ready", tag = "inference", params(("model" = String, Path)), responses(
-    (status = 200, body = ModelReady), (status = 400, body = InferenceError), (status = 401, body = InferenceError),
-    (status = 403, body = InferenceError), (status = 404, body = InferenceError), (status = 503, body = InferenceError),
+    (status = 200, body = ModelReady), (status = 400, body = InferenceError), (status = 404, body = InferenceError),
     (status = 504, body = InferenceError)))]
 async fn model_ready(
     State(inference): State<Inference>,
@@ -253,8 +251,7 @@ async fn model_ready(
 /// What a version of a model or task takes and gives.
 #[utoipa::path(get, path = "/v2/models/{model}/versions/{version}", tag = "inference",
     params(("model" = String, Path), ("version" = String, Path)), responses(
-    (status = 200, body = ModelMetadata), (status = 400, body = InferenceError), (status = 401, body = InferenceError),
-    (status = 403, body = InferenceError), (status = 404, body = InferenceError), (status = 503, body = InferenceError),
+    (status = 200, body = ModelMetadata), (status = 400, body = InferenceError), (status = 404, body = InferenceError),
     (status = 504, body = InferenceError)))]
 #[allow(dead_code, reason = "its attribute is the description: `model` answers")]
 fn model_version() {}
@@ -262,8 +259,7 @@ fn model_version() {}
 /// Whether a version of a model or task can be run.
 #[utoipa::path(get, path = "/v2/models/{model}/versions/{version}/ready", tag = "inference",
     params(("model" = String, Path), ("version" = String, Path)), responses(
-    (status = 200, body = ModelReady), (status = 400, body = InferenceError), (status = 401, body = InferenceError),
-    (status = 403, body = InferenceError), (status = 404, body = InferenceError), (status = 503, body = InferenceError),
+    (status = 200, body = ModelReady), (status = 400, body = InferenceError), (status = 404, body = InferenceError),
     (status = 504, body = InferenceError)))]
 #[allow(dead_code, reason = "its attribute is the description: `model_ready` answers")]
 fn model_version_ready() {}
@@ -278,11 +274,9 @@ fn model_version_ready() {}
         ("karman-cost" = Option<f64>, Header, description = "What the answer costs: at most this")),
     request_body(content((InferRequest = "application/json"), (Vec<u8> = "application/octet-stream"))), responses(
     (status = 200, content((InferResponse = "application/json"), (Vec<u8> = "application/octet-stream"))),
-    (status = 400, body = InferenceError), (status = 401, body = InferenceError),
-    (status = 403, body = InferenceError), (status = 404, body = InferenceError), (status = 408, body = InferenceError),
-    (status = 412, body = InferenceError, description = "Nobody meets a bound; it is named"),
-    (status = 413, body = InferenceError), (status = 422, body = InferenceError), (status = 429, body = InferenceError),
-    (status = 499, body = InferenceError), (status = 503, body = InferenceError), (status = 504, body = InferenceError)))]
+    (status = 400, body = InferenceError), (status = 404, body = InferenceError),
+    (status = 412, body = InferenceError, description = "Nobody meets a bound; it is named"), (status = 422, body = InferenceError),
+    (status = 499, body = InferenceError), (status = 504, body = InferenceError)))]
 #[allow(dead_code, reason = "its attribute is the description: `infer` answers")]
 fn infer_version() {}
 
@@ -299,11 +293,9 @@ fn infer_version() {}
         ("karman-cost" = Option<f64>, Header, description = "What the answer costs: at most this")),
     request_body(content((InferRequest = "application/json"), (Vec<u8> = "application/octet-stream"))), responses(
     (status = 200, content((InferResponse = "application/json"), (Vec<u8> = "application/octet-stream"))),
-    (status = 400, body = InferenceError), (status = 401, body = InferenceError),
-    (status = 403, body = InferenceError), (status = 404, body = InferenceError), (status = 408, body = InferenceError),
-    (status = 412, body = InferenceError, description = "Nobody meets a bound; it is named"),
-    (status = 413, body = InferenceError), (status = 422, body = InferenceError), (status = 429, body = InferenceError),
-    (status = 499, body = InferenceError), (status = 503, body = InferenceError), (status = 504, body = InferenceError)))]
+    (status = 400, body = InferenceError), (status = 404, body = InferenceError),
+    (status = 412, body = InferenceError, description = "Nobody meets a bound; it is named"), (status = 422, body = InferenceError),
+    (status = 499, body = InferenceError), (status = 504, body = InferenceError)))]
 async fn infer(
     State(inference): State<Inference>,
     Extension(caller): Extension<Arc<Caller>>,

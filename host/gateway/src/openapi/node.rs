@@ -34,33 +34,28 @@ fn look() -> serde_json::Value {
         ("karman-idempotency-key" = Option<String>, Header, description = "Equal for requests that ask for the same effect")),
     request_body(content = Vec<u8>, content_type = "application/octet-stream"), responses(
     (status = 200, description = "The output"), (status = 202, description = "Accepted; `location` says where its result will be"),
-    (status = 400, body = PlainError), (status = 401, body = PlainError), (status = 403, body = PlainError),
-    (status = 404, body = PlainError), (status = 408, body = PlainError), (status = 413, body = PlainError), (status = 422, body = PlainError),
-    (status = 429, body = PlainError), (status = 499, body = PlainError), (status = 503, body = PlainError),
+    (status = 400, body = PlainError), (status = 404, body = PlainError), (status = 422, body = PlainError), (status = 499, body = PlainError),
     (status = 504, body = PlainError)))]
 fn call() {}
 
 /// How far an accepted task is.
 #[utoipa::path(get, path = "/accepted/{task}", tag = "tasks", params(("task" = String, Path)), responses(
-    (status = 200, description = "Its status"), (status = 400, body = PlainError), (status = 401, body = PlainError),
-    (status = 403, body = PlainError), (status = 404, body = PlainError), (status = 503, body = PlainError)))]
+    (status = 200, description = "Its status"), (status = 400, body = PlainError), (status = 404, body = PlainError)))]
 fn accepted() {}
 
 /// Withdraws an accepted task, or forgets its result.
 #[utoipa::path(delete, path = "/accepted/{task}", tag = "tasks",
     params(("task" = String, Path),
         ("withdraw" = Option<bool>, Query, description = "Refuse what has ended: its result stays")), responses(
-    (status = 200, description = "Its status"), (status = 400, body = PlainError), (status = 401, body = PlainError),
-    (status = 403, body = PlainError), (status = 404, body = PlainError), (status = 503, body = PlainError)))]
+    (status = 200, description = "Its status"), (status = 400, body = PlainError), (status = 404, body = PlainError)))]
 fn withdraw() {}
 
 /// The result of an accepted task as the task answered it.
 #[utoipa::path(get, path = "/accepted/{task}/result", tag = "tasks",
     params(("task" = String, Path), ("wait" = Option<String>, Query, description = "How long to wait for it, as `10 s`")), responses(
     (status = 200, description = "The result"), (status = 202, description = "None yet; its status"),
-    (status = 400, body = PlainError), (status = 401, body = PlainError), (status = 403, body = PlainError),
-    (status = 404, body = PlainError), (status = 422, body = PlainError), (status = 499, body = PlainError),
-    (status = 503, body = PlainError), (status = 504, body = PlainError)))]
+    (status = 400, body = PlainError), (status = 404, body = PlainError), (status = 422, body = PlainError), (status = 499, body = PlainError),
+    (status = 504, body = PlainError)))]
 fn result() {}
 
 /// Runs a workflow: it is accepted, and goes on when this node does. Takes a right to workflows of its name.
@@ -69,29 +64,25 @@ fn result() {}
         ("karman-idempotency-key" = Option<String>, Header, description = "Equal for requests that ask for the same effect")),
     request_body = FlowRequest, responses(
     (status = 202, description = "Accepted; `location` says where it can be looked at"),
-    (status = 400, body = PlainError), (status = 401, body = PlainError), (status = 403, body = PlainError),
-    (status = 413, body = PlainError), (status = 429, body = PlainError), (status = 503, body = PlainError)))]
+    (status = 400, body = PlainError)))]
 fn run_flow() {}
 
 /// How far a run of a workflow is, and what came out of it.
 #[utoipa::path(get, path = "/flows/{run}", tag = "workflows",
     params(("run" = String, Path), ("wait" = Option<String>, Query, description = "How long to wait for its end, as `10 s`")), responses(
-    (status = 200, description = "Its status"), (status = 400, body = PlainError), (status = 401, body = PlainError),
-    (status = 403, body = PlainError), (status = 404, body = PlainError), (status = 503, body = PlainError)))]
+    (status = 200, description = "Its status"), (status = 400, body = PlainError), (status = 404, body = PlainError)))]
 fn flow() {}
 
 /// Withdraws a run that has not ended, and forgets the result of one that has.
 #[utoipa::path(delete, path = "/flows/{run}", tag = "workflows",
     params(("run" = String, Path),
         ("withdraw" = Option<bool>, Query, description = "Refuse what has ended: its result stays")), responses(
-    (status = 200, description = "Its status"), (status = 400, body = PlainError), (status = 401, body = PlainError),
-    (status = 403, body = PlainError), (status = 404, body = PlainError), (status = 503, body = PlainError)))]
+    (status = 200, description = "Its status"), (status = 400, body = PlainError), (status = 404, body = PlainError)))]
 fn withdraw_flow() {}
 
 /// Who did each task of a run that names a capability, where the others were placed by a policy, and why.
 #[utoipa::path(get, path = "/flows/{run}/why", tag = "workflows", params(("run" = String, Path)), responses(
-    (status = 200, description = "What was decided"), (status = 400, body = PlainError), (status = 401, body = PlainError),
-    (status = 403, body = PlainError)))]
+    (status = 200, description = "What was decided"), (status = 400, body = PlainError)))]
 fn why() {}
 
 /// What happens to a run of a workflow, as server-sent events: what has happened so far, then what happens, until it has ended. `begun`,
@@ -102,8 +93,7 @@ fn why() {}
         ("last-event-id" = Option<String>, Header, description = "The id of the last event that is known: what came after it is told")),
     responses(
     (status = 200, description = "The events", body = String, content_type = "text/event-stream"),
-    (status = 204, description = "Its end is known already"), (status = 400, body = PlainError), (status = 401, body = PlainError),
-    (status = 403, body = PlainError), (status = 404, body = PlainError), (status = 503, body = PlainError)))]
+    (status = 204, description = "Its end is known already"), (status = 400, body = PlainError), (status = 404, body = PlainError)))]
 fn events() {}
 
 /// Asks an HTTP plugin, which sees the path below its name, however many parts it has. Any other method reaches it, too. It does not get
