@@ -182,7 +182,11 @@ impl File {
             Some(Fault::Unread(_)) => true,
             Some(Fault::Unsure(_)) | None => false,
         };
-        may && self.state.lock().tried.is_none_or(|tried| tried.elapsed() >= self.pause)
+        may && self
+            .state
+            .lock()
+            .tried
+            .is_none_or(|tried| tried.elapsed() >= self.pause)
     }
 }
 
@@ -199,8 +203,8 @@ fn written<T>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use karman_types::ErrorKind;
     use crate::disk::Disk;
+    use karman_types::ErrorKind;
     use redb::backends::InMemoryBackend;
     use redb::{StorageBackend, TableDefinition};
     use std::sync::Arc;
@@ -317,7 +321,8 @@ mod tests {
         assert!(file.trouble().is_some());
         assert_eq!([1, 2].map(|key| has(&file, key)), [true, false]);
         // What frees room is written.
-        file.write_anyway(|txn| Ok(txn.open_table(TABLE)?.remove(1).map(drop)?)).unwrap();
+        file.write_anyway(|txn| Ok(txn.open_table(TABLE)?.remove(1).map(drop)?))
+            .unwrap();
         assert!(!has(&file, 1));
         room.store(true, Ordering::Relaxed);
         put(&file, 2).unwrap();

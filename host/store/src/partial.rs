@@ -1,5 +1,5 @@
-use crate::slices::{GROUP, groups, ranges, tree};
 use crate::disk::is_full;
+use crate::slices::{GROUP, groups, ranges, tree};
 use crate::{Blobs, Store, StoreError, files, limits, room};
 use bao_tree::io::outboard::PreOrderOutboard;
 use bao_tree::io::sync::{DecodeResponseIter, OutboardMut, WriteAt, encode_ranges_validated};

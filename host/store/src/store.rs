@@ -3,7 +3,8 @@ use crate::keys::{Key, NodeKeys};
 use crate::tables::{FORMAT, KEEPERS, MESH, PROFILES, RUNS, Records, Tables};
 use crate::{
     Blobs, Bucket, Bundles, Decisions, Grants, Keepers, Mesh, Models, Named, NodeKey, OpenError, Plugins,
-    Policies, Secrets, Slices, StoreError, StoreLimits, Tasks, Visiting, database, files, limits, partial, room,
+    Policies, Secrets, Slices, StoreError, StoreLimits, Tasks, Visiting, database, files, limits, partial,
+    room,
 };
 use karman_types::Digest;
 use parking_lot::Mutex;

@@ -6,7 +6,7 @@ pub(super) use handover::{hand_over, take_over};
 
 use super::tasks::Inner;
 use super::{away, flow, model_tasks};
-use crate::services::{Effects, Origin, blocking, store_error};
+use crate::services::{DISK, Effects, Origin, blocking, is_of_disk, store_error};
 use bytes::Bytes;
 use karman_engine::Plugin;
 use karman_mesh::membership::{Member, Right};
@@ -49,16 +49,20 @@ impl From<TaskError> for Failure {
 /// Runs an attempt of this node's task, here or at another node, and tells what came of it.
 pub(super) async fn run(tasks: &Arc<Inner>, provider: NodeId, call: Call) -> Event {
     let (attempt, elsewhere) = (call.attempt, call.home.is_some());
-    let of_home = |error: TaskError| match elsewhere && error.field.as_deref() == Some(HOME) {
-        true => Failure::Excused(error),
-        false => error.into(),
+    let is_own = provider == tasks.runtime.id();
+    let of_home = |error: TaskError| {
+        let of_own_disk = is_own && is_of_disk(&error);
+        match of_own_disk || elsewhere && error.field.as_deref() == Some(HOME) {
+            true => Failure::Excused(error),
+            false => error.into(),
+        }
     };
     // A run that fails never does so for want of somebody: it is only this node that goes on with it no more.
     let of_run = |error: TaskError| match error.kind {
         ErrorKind::Unavailable => Failure::Excused(error),
         _ => Failure::Failed(error),
     };
-    let answer = match provider == tasks.runtime.id() {
+    let answer = match is_own {
         _ if flow::is_one(&call.name) => flow::coordinate(tasks, call).await.map_err(of_run),
         true => run_own(tasks, call).await.map_err(of_home),
         false if tasks.away.goes_by_bundle(attempt.task, provider) => away::run(tasks, provider, call).await,
@@ -132,7 +136,9 @@ pub(super) async fn run_here(
         .call_over(call.request, context, Some(effects.clone()))
         .await;
     if let Some(error) = effects.away() {
-        return Err(error.with_field(HOME));
+        let is_here = call.home.is_none_or(|home| home == tasks.runtime.id());
+        let field = if is_here && is_of_disk(&error) { DISK } else { HOME };
+        return Err(error.with_field(field));
     }
     let (response, _) = answered?;
     let batch = effects.batch(call.home.unwrap_or_else(|| tasks.runtime.id()));

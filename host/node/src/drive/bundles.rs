@@ -23,7 +23,7 @@ use super::parcels::wants_room;
 use crate::ahead::{ContactsAhead, LastSeen};
 use crate::contacts::{self, Contacts};
 use crate::node::{Inner, Node};
-use crate::services::{blocking, store_error};
+use crate::services::{blocking, is_of_disk, store_error};
 use bytes::Bytes;
 use karman_mesh::{Ask, CallHead, Mesh, PeerId};
 use karman_space::{Contact, ContactPlan, Priority, Time, Waiting, agenda};
@@ -344,19 +344,24 @@ async fn send(
             let at_ms = (contacts::now().unix_micros() / 1000) as u64;
             let passed = BundleState::Passed { to, at_ms };
             // One that was called back or answered meanwhile stays so.
-            blocking(move || store.bundles().leave(&digest, passed).map_err(store_error)).await?;
+            let left = blocking(move || store.bundles().leave(&digest, passed).map_err(store_error));
+            if let Err(error) = left.await {
+                // It goes once more, but not before the others.
+                tracing::warn!(bundle = %digest.short(), %error, "a bundle that has left is not written down as such");
+                node.bundles().not_now.note(digest, to, Instant::now());
+            }
+            Ok(true)
+        }
+        // That passes: for good it would be lost where there is no other way.
+        Err(error) if wants_room(&error) || is_of_disk(&error) || error.kind == ErrorKind::Internal => {
+            tracing::warn!(bundle = %digest.short(), %to, %error, "a node does not take a bundle yet");
+            node.bundles().not_now.note(digest, to, Instant::now());
             Ok(true)
         }
         Err(error) if matches!(error.kind, ErrorKind::Unavailable | ErrorKind::Deadline) => {
             tracing::info!(bundle = %digest.short(), %to, %error, "a bundle did not get through");
             tokio::time::sleep(AGAIN).await;
             Ok(false)
-        }
-        // That passes: for good it would be lost where there is no other way.
-        Err(error) if wants_room(&error) || error.kind == ErrorKind::Internal => {
-            tracing::warn!(bundle = %digest.short(), %to, %error, "a node does not take a bundle yet");
-            node.bundles().not_now.note(digest, to, Instant::now());
-            Ok(true)
         }
         Err(error) => {
             tracing::warn!(bundle = %digest.short(), %to, %error, "a node does not take a bundle");

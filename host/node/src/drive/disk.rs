@@ -38,6 +38,7 @@ impl Disk {
 }
 
 fn write_down(store: &Store, writes: &Receiver<(Ticket, Write)>, tasks: &Weak<Inner>) {
+    let mut fails = false;
     loop {
         let first = match writes.recv_timeout(LOOK) {
             Ok(first) => first,
@@ -51,9 +52,13 @@ fn write_down(store: &Store, writes: &Receiver<(Ticket, Write)>, tasks: &Weak<In
         let more = writes.try_iter().take(MOST_TOGETHER - 1);
         let (tickets, writes): (Vec<Ticket>, Vec<Write>) = std::iter::once(first).chain(more).unzip();
         let outcome = written(|| store.tasks().write(&writes));
-        if let Err(error) = &outcome {
-            tracing::error!(error, "tasks cannot be written down");
+        match &outcome {
+            // Whoever asks for one hears of it; the log says when that begins, and when it ends.
+            Err(error) if !fails => tracing::error!(error, "tasks cannot be written down"),
+            Ok(()) if fails => tracing::info!("tasks are written down again"),
+            _ => {}
         }
+        fails = outcome.is_err();
         let Some(tasks) = tasks.upgrade() else { return };
         tasks.saved(tickets, outcome);
     }

@@ -6,7 +6,7 @@ use super::mesh_of;
 use super::parcels::{MOST_LIFETIME, kept, must_have_room, not_received, record, too_long};
 use super::serve::peer_of;
 use crate::node::Node;
-use crate::services::{blocking, store_error};
+use crate::services::{blocking, is_of_disk, store_error};
 use bytes::Bytes;
 use karman_mesh::membership::{Member, Right};
 use karman_mesh::{Envelope, Parcel, Wanted, open_bundle};
@@ -60,8 +60,7 @@ impl Node {
         Ok(())
     }
 
-    /// Opens a bundle that is for this node, and does what it asks, or begins to. Where the disk fails it is opened again later; of a
-    /// deployment the sender has heard by then how it went.
+    /// Opens a bundle that is for this node, and does what it asks, or begins to. Where the disk fails it is opened again later.
     pub(super) async fn open(&self, mut opening: Opening) {
         let bundle = opening.bundle();
         let (outcome, order) = match self.unseal(bundle).await {
@@ -88,6 +87,8 @@ impl Node {
             }
         };
         let opened = match outcome {
+            Err(error) if is_of_disk(&error) => Err(error),
+            // Of a deployment the sender has heard by then how it went.
             Err(error) if order.is_none() && error.kind == ErrorKind::Internal => Err(error),
             outcome => self.opened(bundle, order, outcome).await,
         };
@@ -175,7 +176,9 @@ impl Node {
             Parcel::Deploy { name, downgrade } => {
                 tracing::info!(plugin = name, by = %sender.node, "a member deploys, by bundle");
                 let outcome = self.deploy_by(&sender, &name, content, downgrade).await;
-                self.answer(&sender, bundle, outcome.clone().err()).await;
+                if !outcome.as_ref().is_err_and(is_of_disk) {
+                    self.answer(&sender, bundle, outcome.clone().err()).await;
+                }
                 outcome
             }
             Parcel::Outcome { bundle, refused } => self.heard(&sender, bundle, refused).await,

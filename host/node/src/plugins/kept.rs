@@ -47,7 +47,12 @@ impl Plugins {
             };
             store.plugins().install(&new, Downgrade::Allow)?;
             if let Some(other) = other {
-                let _ = store.plugins().remove(&other.to_string());
+                match store.plugins().remove(&other.to_string()) {
+                    Ok(_) | Err(StoreError::Unknown { .. }) => {}
+                    Err(error) => {
+                        tracing::error!(plugin = %other, %error, "the plugin that was replaced is still kept")
+                    }
+                }
             }
             Ok(())
         };

@@ -1,7 +1,7 @@
 //! The buckets of one attempt at an accepted task. What it reads is noted with its version, what it writes waits until it has
 //! answered; both go to the buckets' home together, which applies them once.
 
-use super::{blocking, store_error};
+use super::{blocking, is_of_disk, store_error};
 use crate::home::Home;
 use bytes::Bytes;
 use futures::FutureExt;
@@ -160,6 +160,13 @@ impl Effects {
 }
 
 impl Noted {
+    /// A question to the home that has no answer.
+    fn missed(&mut self, error: &TaskError) {
+        if error.kind == ErrorKind::Unavailable {
+            self.away = Some(error.clone());
+        }
+    }
+
     fn write(&mut self, place: Place, value: Option<Bytes>) -> Result<(), TaskError> {
         let size = |value: &Option<Bytes>| value.as_ref().map_or(0, Bytes::len);
         let before = self.writes.get(&place).map_or(0, size);
@@ -274,12 +281,7 @@ async fn look(
     let read = origin.read(bucket, key).await;
     let mut noted = noted.lock();
     noted.asked -= 1;
-    if let Err(error) = &read
-        && error.kind == ErrorKind::Unavailable
-    {
-        noted.away = Some(error.clone());
-    }
-    let (version, value) = read?;
+    let (version, value) = read.inspect_err(|error| noted.missed(error))?;
     noted.read(place, version)?;
     Ok(value)
 }
@@ -352,8 +354,14 @@ impl Buckets for Effects {
         let may = self.may_read(&bucket);
         async move {
             may?;
-            let (mut keys, next) = origin.keys(bucket.clone(), cursor).await?;
-            let noted = noted.lock();
+            let listed = origin.keys(bucket.clone(), cursor).await;
+            let mut noted = noted.lock();
+            // That those of another node cannot be listed is no want of an answer.
+            let unread = listed.as_ref().err().filter(|error| is_of_disk(error));
+            if let Some(error) = unread {
+                noted.missed(error);
+            }
+            let (mut keys, next) = listed?;
             let own = |key: &str| noted.writes.get(&(bucket.clone(), key.into()));
             keys.retain(|key| own(key).is_none());
             if next.is_none() {

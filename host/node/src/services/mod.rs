@@ -30,7 +30,18 @@ use karman_types::{ErrorKind, TaskError};
 use tracing::Instrument;
 
 /// A store error as a caller sees it.
+/// The field of an error for which the disk of a node is to blame, and nobody who asked for anything.
+pub(crate) const DISK: &str = "disk";
+
+/// Whether a disk is to blame. That passes: what was accepted goes on then.
+pub(crate) fn is_of_disk(error: &TaskError) -> bool {
+    error.field.as_deref() == Some(DISK)
+}
+
 pub(crate) fn store_error(error: StoreError) -> TaskError {
+    if error.is_of_disk() {
+        return TaskError::new(error.kind(), error.to_string()).with_field(DISK);
+    }
     let kind = match &error {
         StoreError::Limit { .. } | StoreError::Full { .. } => ErrorKind::Limit,
         StoreError::Name { .. }
@@ -63,4 +74,33 @@ pub(crate) async fn to_the_end<T: Send + 'static>(
     tokio::spawn(work.in_current_span())
         .await
         .unwrap_or_else(|error| Err(TaskError::internal(format!("it broke off: {error}"))))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io;
+
+    #[test]
+    fn a_disk_that_fails_is_told_from_one_who_asks_for_too_much() {
+        let of = |kind: io::ErrorKind| {
+            store_error(StoreError::Io {
+                path: "/node/state.redb".into(),
+                source: kind.into(),
+            })
+        };
+        for kind in [io::ErrorKind::StorageFull, io::ErrorKind::ReadOnlyFilesystem] {
+            let error = of(kind);
+            assert!(
+                is_of_disk(&error) && error.kind == ErrorKind::Unavailable,
+                "{error:?}"
+            );
+        }
+        assert!(!is_of_disk(&of(io::ErrorKind::PermissionDenied)));
+        let unknown = StoreError::Unknown {
+            what: "model",
+            name: "digits".into(),
+        };
+        assert!(!is_of_disk(&store_error(unknown)));
+    }
 }

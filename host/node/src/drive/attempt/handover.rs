@@ -2,6 +2,7 @@
 
 use super::{mesh_of, read, write};
 use crate::drive::tasks::{Inner, Tasks};
+use crate::services::DISK;
 use karman_mesh::membership::Member;
 use karman_mesh::{Ask, CallHead};
 use karman_tasks::{Guarantee, Handover};
@@ -68,7 +69,11 @@ pub(in crate::drive) async fn take_over(
                 let kept = tasks.keepers().find(handover.record.task, Duration::ZERO).await?;
                 handover.of_owner(from.node, kept)?
             }
-            _ => handover,
+            // It would be asked again until its disk takes the task, which another one may take now.
+            _ => match tasks.inner().runtime.home().store()?.trouble() {
+                Some(trouble) => return Err(TaskError::unavailable(trouble).with_field(DISK)),
+                None => handover,
+            },
         };
         tasks.receive(handover).await
     };
