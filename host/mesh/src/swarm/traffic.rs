@@ -47,9 +47,10 @@ pub(crate) struct Meter {
 }
 
 /// A node with which a connection was made.
-#[derive(Default)]
 struct Met {
     link: Arc<Link>,
+    /// When a connection or a stream was last made.
+    last: Instant,
     /// Whether the gate has ever let it in.
     let_in: bool,
 }
@@ -72,17 +73,23 @@ impl Meter {
         counters.iter().map(read).collect()
     }
 
-    /// What passes to and from a node. Of one more than are remembered nobody else knows it.
+    /// What passes to and from a node. Where as many are connected as are remembered, nobody else knows it of one more.
     pub(crate) fn link(&self, to: &PeerId) -> Arc<Link> {
         let mut links = self.links.lock();
         if links.len() >= MOST_LINKS && !links.contains_key(to) {
-            // Strangers that have gone make room.
-            links.retain(|_, met| met.let_in || Arc::strong_count(&met.link) > 1);
+            make_room(&mut links);
         }
-        match links.len() < MOST_LINKS || links.contains_key(to) {
-            true => links.entry(*to).or_default().link.clone(),
-            false => Arc::default(),
+        if links.len() >= MOST_LINKS && !links.contains_key(to) {
+            return Arc::default();
         }
+        let last = Instant::now();
+        let met = links.entry(*to).or_insert_with(|| Met {
+            link: Arc::default(),
+            last,
+            let_in: false,
+        });
+        met.last = last;
+        met.link.clone()
     }
 
     /// The gate has let a node in: it is remembered from now on.
@@ -106,6 +113,18 @@ impl Meter {
         };
         counters.entry(protocol.to_owned()).or_default().clone()
     }
+}
+
+/// Forgets strangers that have gone; where there are none, the member that has gone longest ago.
+fn make_room(links: &mut HashMap<PeerId, Met>) {
+    let is_gone = |met: &Met| Arc::strong_count(&met.link) == 1;
+    links.retain(|_, met| met.let_in || !is_gone(met));
+    if links.len() < MOST_LINKS {
+        return;
+    }
+    let gone = links.iter().filter(|(_, met)| is_gone(met));
+    let oldest = gone.min_by_key(|(_, met)| met.last).map(|(node, _)| *node);
+    oldest.and_then(|node| links.remove(&node));
 }
 
 /// A connection whose streams are counted.
@@ -330,6 +349,24 @@ mod tests {
         }
         meter.link(&comes).sends(4);
         assert_eq!((meter.sent_to(&stays), meter.sent_to(&comes)), (3, 4));
+    }
+
+    #[test]
+    fn members_that_have_gone_leave_room_for_others_those_that_went_first_before_the_rest() {
+        let meter = Meter::default();
+        let members: Vec<PeerId> = (0..MOST_LINKS).map(|_| PeerId::random()).collect();
+        for member in &members {
+            meter.link(member).sends(3);
+            meter.lets_in(member);
+        }
+        let held = meter.link(&members[0]);
+        let comes = PeerId::random();
+        meter.link(&comes).sends(4);
+        meter.lets_in(&comes);
+        let sent = |at: usize| meter.sent_to(&members[at]);
+        assert_eq!([sent(0), sent(1), sent(2), meter.sent_to(&comes)], [3, 0, 3, 4]);
+        assert_eq!(meter.links.lock().len(), MOST_LINKS);
+        drop(held);
     }
 
     #[test]
