@@ -85,7 +85,7 @@ impl Driver {
         let run = self.standing.run_of(&peer);
         let runs = self.peers.run(&peer).zip(run);
         if runs.is_some_and(|(before, now)| before != now) {
-            self.restarted.began(peer);
+            self.restarted.began(peer, Instant::now());
             self.comes_back(peer, endpoint);
         }
         for dead in self.peers.connected(peer, (connection, path), member, run) {
