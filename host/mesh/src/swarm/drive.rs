@@ -3,6 +3,7 @@
 use super::behaviour::{Behaviour, BehaviourEvent};
 use super::finding::Finding;
 use super::leaving::part;
+use super::met::Met;
 use super::paths::innermost;
 use super::punch::Punching;
 use super::reach::{Reach, ip_of};
@@ -27,14 +28,13 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::{mpsc, oneshot};
+use tokio::task::spawn_blocking;
 use tokio::time::{MissedTickBehavior, interval};
 
 /// How often memberships are looked through.
 const ROUNDS: Duration = Duration::from_secs(1);
 /// How long a connection may stay that nobody uses. One costs some 30 bytes a second, and a search of the DHT begins dozens.
 const IDLE: Duration = Duration::from_secs(120);
-/// Nodes whose addresses are remembered.
-const MOST_MET: usize = 32;
 /// Addresses that strangers are told: an invitation has room for eight.
 const MOST_TOLD: usize = 6;
 const MOST_TOLD_CIRCUITS: usize = 2;
@@ -72,9 +72,8 @@ pub(crate) struct Driver {
     pub(super) announced: HashSet<RecordKey>,
     /// Nodes by which this one comes into the mesh.
     pub(super) entrances: Vec<Multiaddr>,
-    /// Where others were met, to come back to after a restart; and whether that is news.
-    pub(super) met: BTreeMap<PeerId, Multiaddr>,
-    met_others: bool,
+    /// Where others were met.
+    pub(super) met: Met,
     /// When the offers are announced anew.
     pub(super) telling: Telling,
     pub(super) turns: Turns,
@@ -127,8 +126,7 @@ impl Driver {
             finding: HashMap::new(),
             announced: HashSet::new(),
             entrances: [entrances, remembered].concat(),
-            met: BTreeMap::new(),
-            met_others: false,
+            met: Met::default(),
             telling: Telling::new(),
             turns: Turns::new(Instant::now(), fastrand::f64()),
             table: Table::default(),
@@ -242,9 +240,10 @@ impl Driver {
         for peer in self.standing.no_longer_members() {
             let _ = self.swarm.disconnect_peer_id(peer);
         }
-        if std::mem::take(&mut self.met_others) {
-            let addresses: Vec<String> = self.met.values().map(ToString::to_string).collect();
-            self.standing.remember_entrances(&addresses);
+        if let Some(addresses) = self.met.due(Instant::now()) {
+            let standing = self.standing.clone();
+            // The loop does not wait for the disk.
+            spawn_blocking(move || standing.remember_entrances(&addresses));
         }
         self.reach.forget(Instant::now());
         self.settle();
@@ -288,12 +287,6 @@ impl Driver {
             } => self.not_connected(peer_id, connection_id, &error),
             SwarmEvent::Behaviour(event) => self.protocol(event),
             _ => {}
-        }
-    }
-
-    pub(super) fn meet(&mut self, peer: PeerId, address: Multiaddr) {
-        if self.met.len() < MOST_MET || self.met.contains_key(&peer) {
-            self.met_others |= self.met.insert(peer, address.clone()) != Some(address);
         }
     }
 

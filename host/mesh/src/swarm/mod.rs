@@ -7,6 +7,7 @@ mod drive;
 mod finding;
 mod leaving;
 mod link;
+mod met;
 mod paths;
 mod punch;
 mod reach;

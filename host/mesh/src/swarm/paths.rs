@@ -76,9 +76,9 @@ impl Driver {
                 Path::Relayed => self.punching.relayed(peer, address, Instant::now()),
                 Path::Tcp => {
                     self.over_tcp.insert(peer, address.clone());
-                    self.meet(peer, address);
+                    self.met.meets(peer, address);
                 }
-                Path::Direct => self.meet(peer, address),
+                Path::Direct => self.met.meets(peer, address),
             }
         }
         let member = self.standing.member(&peer);
@@ -110,7 +110,7 @@ impl Driver {
     pub(super) fn meet_again(&mut self, peer: PeerId) {
         let known = self.standing.acquaintances().addresses(node_of(&peer));
         let known = known.iter().filter_map(|address| address.parse().ok());
-        let addresses: Vec<Multiaddr> = self.met.get(&peer).cloned().into_iter().chain(known).collect();
+        let addresses: Vec<Multiaddr> = self.met.place(&peer).cloned().into_iter().chain(known).collect();
         let dial = DialOpts::peer_id(peer)
             .condition(PeerCondition::Always)
             .addresses(addresses)
@@ -226,11 +226,11 @@ impl Driver {
         self.try_better(peer, &info.listen_addrs, serves);
         if serves {
             let direct = info.listen_addrs.iter().find(|address| !is_circuit(address));
-            if !self.met.contains_key(&peer)
+            if self.met.place(&peer).is_none()
                 && let Some(address) = direct
                 && let Ok(address) = address.clone().with_p2p(peer)
             {
-                self.meet(peer, address);
+                self.met.meets(peer, address);
             }
             let kad = &mut self.swarm.behaviour_mut().kad;
             self.table.met(kad, peer, &info.listen_addrs);
