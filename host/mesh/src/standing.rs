@@ -27,6 +27,7 @@ use parking_lot::{Mutex, RwLock};
 use serde_bytes::ByteBuf;
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
+use tokio::runtime::Handle;
 use tokio::sync::{Semaphore, watch};
 
 const MESH: &str = "mesh";
@@ -88,6 +89,10 @@ impl Standing {
             (None, Some(mesh)) => Roots::new(mesh),
             (_, None) => return Err(GateError::Stranger),
         };
+        let (times, clock) = (Times::new(store.mesh().time_floor(0)?), clock());
+        if times.read(clock).1 {
+            remember_time(&store, clock);
+        }
         let membership: Option<ByteBuf> = store.mesh().get(MEMBERSHIP)?;
         // A copy of a root key that was replaced admits nobody.
         let issuer = issuer.filter(|issuer| issuer.mesh() == roots.mesh());
@@ -109,7 +114,7 @@ impl Standing {
             calls: OnceLock::new(),
             ways: OnceLock::new(),
             doors: Semaphore::new(MOST_LED),
-            times: Times::new(store.mesh().time_floor(0)?),
+            times,
             run: fastrand::u64(..),
             refusals: Arc::default(),
             refusal: Mutex::default(),
@@ -153,8 +158,13 @@ impl Standing {
     pub fn now(&self) -> UnixTime {
         let clock = clock();
         let (now, newer) = self.times.read(clock);
-        if newer && let Err(error) = self.store.mesh().time_floor(clock) {
-            tracing::warn!(%error, "the newest time seen is not remembered");
+        if newer {
+            let store = self.store.clone();
+            // The loop of the swarm asks, and calls that come in: they do not wait for the disk.
+            match Handle::try_current() {
+                Ok(threads) => drop(threads.spawn_blocking(move || remember_time(&store, clock))),
+                Err(_) => remember_time(&store, clock),
+            }
         }
         now
     }
@@ -183,7 +193,8 @@ impl Standing {
             let admitted = members.get(peer)?;
             (admitted.member.clone(), admitted.knew.mesh)
         };
-        self.holds(&member, &mesh).then_some(member)
+        let now = self.now();
+        holds(&self.roots.read(), &member, &mesh, now).then_some(member)
     }
 
     /// Where the member takes calls directly, as it said at the gate.
@@ -211,14 +222,6 @@ impl Standing {
 
     pub(crate) fn takes_calls_at(&self, port: u16) {
         let _ = self.calls.set(port);
-    }
-
-    /// Whether one still is a member that was let in when the mesh had this root key: its end was settled then, and comes sooner where
-    /// that key was replaced since.
-    fn holds(&self, member: &Member, under: &MeshKey) -> bool {
-        let now = self.now();
-        let roots = self.roots.read();
-        member.not_after >= now && roots.counts(under, now) && !roots.excludes_member(member, now)
     }
 
     /// Whether a member was revoked since, or who has let it in.
@@ -335,12 +338,21 @@ impl Standing {
         }
     }
 
-    /// Those whose membership ran out or was revoked since they were let in.
+    /// Those whose membership ran out or was revoked since they were let in. Each call that comes in waits for the members meanwhile.
     pub(crate) fn no_longer_members(&self) -> Vec<PeerId> {
+        let now = self.now();
+        let roots = self.roots.read();
         let mut members = self.members.lock();
-        let gone = members.extract_if(|_, admitted| !self.holds(&admitted.member, &admitted.knew.mesh));
+        let gone =
+            members.extract_if(|_, Admitted { member, knew, .. }| !holds(&roots, member, &knew.mesh, now));
         gone.map(|(peer, _)| peer).collect()
     }
+}
+
+/// Whether one still is a member that was let in when the mesh had this root key: its end was settled then, and comes sooner where that
+/// key was replaced since.
+fn holds(roots: &Roots, member: &Member, under: &MeshKey, now: UnixTime) -> bool {
+    member.not_after >= now && roots.counts(under, now) && !roots.excludes_member(member, now)
 }
 
 /// One that was let in.
@@ -351,6 +363,12 @@ struct Admitted {
     /// Which of its runs it is.
     run: u64,
     knew: Knew,
+}
+
+fn remember_time(store: &Store, seen: u64) {
+    if let Err(error) = store.mesh().time_floor(seen) {
+        tracing::warn!(%error, "the newest time seen is not remembered");
+    }
 }
 
 fn clock() -> u64 {

@@ -31,8 +31,11 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::spawn_blocking;
 use tokio::time::{MissedTickBehavior, interval};
 
-/// How often memberships are looked through.
+/// How often the loop looks after what no event brings.
 const ROUNDS: Duration = Duration::from_secs(1);
+/// How often it looks whose membership has run out, where there is no news that put anybody out: there may be thousands, and each call that
+/// comes in asks by itself.
+const LOOKS: Duration = Duration::from_secs(10);
 /// How long a connection may stay that nobody uses. One costs some 30 bytes a second, and a search of the DHT begins dozens.
 const IDLE: Duration = Duration::from_secs(120);
 /// Addresses that strangers are told: an invitation has room for eight.
@@ -67,6 +70,8 @@ pub(crate) struct Driver {
     pub(super) swarm: Swarm<Behaviour>,
     orders: mpsc::Receiver<Order>,
     pub(super) standing: Arc<Standing>,
+    /// When memberships were looked through last, and after which news.
+    looked: Option<(Instant, u64)>,
     pub(super) peers: Arc<Peers>,
     pub(super) finding: HashMap<QueryId, Finding>,
     pub(super) announced: HashSet<RecordKey>,
@@ -122,6 +127,7 @@ impl Driver {
             swarm: Swarm::new(transport, behaviour, id, config),
             orders,
             standing,
+            looked: None,
             peers,
             finding: HashMap::new(),
             announced: HashSet::new(),
@@ -237,9 +243,7 @@ impl Driver {
 
     /// Looks after what no event brings: memberships that ran out, what has to be remembered or announced.
     fn round(&mut self) {
-        for peer in self.standing.no_longer_members() {
-            let _ = self.swarm.disconnect_peer_id(peer);
-        }
+        self.put_out();
         if let Some(addresses) = self.met.due(Instant::now()) {
             let standing = self.standing.clone();
             // The loop does not wait for the disk.
@@ -249,6 +253,21 @@ impl Driver {
         self.settle();
         self.punch_again();
         self.announce_due();
+    }
+
+    /// Ends the connections with those who are members no longer.
+    fn put_out(&mut self) {
+        let (now, news) = (Instant::now(), *self.standing.news().borrow());
+        let looked = self
+            .looked
+            .filter(|(when, after)| *after == news && now.duration_since(*when) < LOOKS);
+        if looked.is_some() {
+            return;
+        }
+        self.looked = Some((now, news));
+        for peer in self.standing.no_longer_members() {
+            let _ = self.swarm.disconnect_peer_id(peer);
+        }
     }
 
     fn event(&mut self, event: SwarmEvent<BehaviourEvent>) {
