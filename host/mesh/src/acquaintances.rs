@@ -1,4 +1,4 @@
-use crate::membership::Member;
+use crate::membership::{Member, UnixTime};
 use crate::standing::Standing;
 use karman_store::{Store, StoreError};
 use karman_types::NodeId;
@@ -11,15 +11,22 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 use tokio::sync::Notify;
 use tokio::task::spawn_blocking;
+use tokio::time::sleep;
 
 const RECORD: &str = "acquaintances";
-/// Members that are remembered; the ones that come later are not.
+/// Members that are remembered; one more takes the place of the one that was there longest ago.
 const MOST: usize = 4096;
 /// Addresses of one.
 pub(crate) const MOST_ADDRESSES: usize = 6;
 /// Moves of one that are written in an hour: a member that says all the time that it has moved keeps no disk busy.
 const MOST_MOVES: u32 = 10;
 const HOUR: Duration = Duration::from_secs(3600);
+const DAY: u64 = 86_400;
+/// How long nothing is written after a write, for each member that is remembered: all are written at once, some 20 KB a second at most, and
+/// what changes in a mesh of a few is on the disk at once.
+const REST: Duration = Duration::from_millis(15);
+/// When it is tried again to write what the disk did not take.
+const AGAIN: Duration = Duration::from_secs(60);
 
 /// The members that were ever let in: by which key, and where they were. What waits for one of them is sealed to its key, which
 /// a node's id does not tell; and when its contact comes, nobody else is there to ask where it is. Survives a restart.
@@ -37,6 +44,9 @@ pub(crate) struct Acquaintances {
 struct Known {
     key: ByteBuf,
     addresses: Vec<String>,
+    /// When it was last there, in seconds since 1970; the day is written down. Earlier versions did not remember it.
+    #[serde(default)]
+    seen: u64,
     /// Since when moves are counted, and how many were written since. What was not, the next write takes along.
     #[serde(skip)]
     moves: Option<(Instant, u32)>,
@@ -48,6 +58,13 @@ impl Known {
         let (since, moves) = counted.unwrap_or_else(|| (Instant::now(), 0));
         self.moves = Some((since, moves.saturating_add(1)));
         moves < MOST_MOVES
+    }
+
+    /// It is there; whether it was last there on another day.
+    const fn is_seen(&mut self, now: u64) -> bool {
+        let another = self.seen / DAY != now / DAY;
+        self.seen = now;
+        another
     }
 }
 
@@ -70,37 +87,44 @@ impl Acquaintances {
     }
 
     /// A member was let in.
-    pub(crate) fn met(&self, member: &Member) {
-        let mut known = self.known.lock();
-        if known.len() >= MOST || known.contains_key(&member.node) {
-            return;
+    pub(crate) fn met(&self, member: &Member, now: UnixTime) {
+        let mut all = self.known.lock();
+        if all.len() >= MOST && !all.contains_key(&member.node) {
+            let oldest = all.iter().min_by_key(|(_, known)| known.seen);
+            let oldest = oldest.map(|(node, _)| *node);
+            oldest.and_then(|node| all.remove(&node));
         }
-        let new = Known {
+        let known = all.entry(member.node).or_insert_with(|| Known {
             key: ByteBuf::from(member.key),
             addresses: Vec::new(),
+            seen: 0,
             moves: None,
-        };
-        known.insert(member.node, new);
-        self.has_changed();
+        });
+        if known.is_seen(now.seconds()) {
+            self.has_changed();
+        }
     }
 
     /// A member says where it is.
-    pub(crate) fn is_at(&self, node: NodeId, addresses: Vec<String>) {
-        self.moves(node, |_| addresses);
+    pub(crate) fn is_at(&self, node: NodeId, addresses: Vec<String>, now: UnixTime) {
+        self.moves(node, now, |_| addresses);
     }
 
     /// A member that was started again comes from this address: it may be there, until it says where it is. Where it was before it may be again.
-    pub(crate) fn comes_from(&self, node: NodeId, address: String) {
-        self.moves(node, |mut addresses| {
+    pub(crate) fn comes_from(&self, node: NodeId, address: String, now: UnixTime) {
+        self.moves(node, now, |mut addresses| {
             addresses.retain(|known| *known != address);
             addresses.insert(0, address);
             addresses
         });
     }
 
-    fn moves(&self, node: NodeId, to: impl FnOnce(Vec<String>) -> Vec<String>) {
+    fn moves(&self, node: NodeId, now: UnixTime, to: impl FnOnce(Vec<String>) -> Vec<String>) {
         let mut all = self.known.lock();
         let Some(known) = all.get_mut(&node) else { return };
+        if known.is_seen(now.seconds()) {
+            self.has_changed();
+        }
         let mut addresses = to(known.addresses.clone());
         addresses.truncate(MOST_ADDRESSES);
         // In another order they are the same.
@@ -119,15 +143,20 @@ impl Acquaintances {
         self.changed.notify_one();
     }
 
-    /// Writes down what has changed; waits for the disk.
-    pub(crate) fn write_down(&self) {
+    /// Writes down what has changed; waits for the disk. How long the next write may wait: what the disk did not take is written then.
+    pub(crate) fn write_down(&self) -> Duration {
         let _alone = self.writes.lock();
         if !self.unwritten.swap(false, Ordering::AcqRel) {
-            return;
+            return Duration::ZERO;
         }
         let all: Vec<Known> = self.known.lock().values().cloned().collect();
-        if let Err(error) = self.store.mesh().put(RECORD, &all) {
-            tracing::warn!(%error, "a member is not remembered");
+        match self.store.mesh().put(RECORD, &all) {
+            Ok(()) => REST.saturating_mul(all.len() as u32),
+            Err(error) => {
+                tracing::warn!(%error, "members are not remembered yet");
+                self.has_changed();
+                AGAIN
+            }
         }
     }
 
@@ -164,7 +193,7 @@ impl Drop for Acquaintances {
     }
 }
 
-/// Writes down what changes, away from the threads that must not wait for a disk; all at once that has changed while it was busy.
+/// Writes down what changes, away from the threads that must not wait for a disk; all at once that has changed meanwhile.
 pub(crate) async fn write_changes(of: Weak<Standing>) {
     let changed = of
         .upgrade()
@@ -173,13 +202,30 @@ pub(crate) async fn write_changes(of: Weak<Standing>) {
     loop {
         changed.notified().await;
         let Some(standing) = of.upgrade() else { return };
-        let _ = spawn_blocking(move || standing.acquaintances().write_down()).await;
+        let written = spawn_blocking(move || standing.acquaintances().write_down()).await;
+        sleep(written.unwrap_or(AGAIN)).await;
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::membership::Rights;
+    use karman_types::Tier;
+
+    const NOW: UnixTime = UnixTime::from_seconds(20_000 * DAY);
+
+    fn member(key: [u8; 32]) -> Member {
+        Member {
+            key,
+            node: NodeId::of_key(&key),
+            issuer: None,
+            tier: Tier::Edge,
+            rights: Rights::all(),
+            issued: NOW,
+            not_after: NOW,
+        }
+    }
 
     #[test]
     fn who_was_started_again_may_be_where_it_comes_from_and_is_where_it_says() {
@@ -188,34 +234,97 @@ mod tests {
         let (acquaintances, key) = (Acquaintances::new(store.clone()), [7u8; 32]);
         let node = NodeId::of_key(&key);
         let [was, is, says] = [1, 2, 3].map(|port| format!("/ip4/192.0.2.1/udp/{port}/quic-v1"));
-        acquaintances.comes_from(node, is.clone());
+        acquaintances.comes_from(node, is.clone(), NOW);
         assert!(acquaintances.addresses(node).is_empty(), "it was never let in");
 
         let known = Known {
             key: ByteBuf::from(key),
             addresses: vec![was.clone()],
+            seen: 0,
             moves: None,
         };
         acquaintances.known.lock().insert(node, known);
         for _ in 0..2 {
-            acquaintances.comes_from(node, is.clone());
+            acquaintances.comes_from(node, is.clone(), NOW);
             assert_eq!(acquaintances.addresses(node), [was.clone(), is.clone()]);
         }
         let after_a_restart = || Acquaintances::new(store.clone()).addresses(node);
         assert!(after_a_restart().is_empty(), "nobody waits for the disk");
         acquaintances.write_down();
         assert_eq!(after_a_restart(), [was, is]);
-        acquaintances.is_at(node, vec![says.clone()]);
+        acquaintances.is_at(node, vec![says.clone()], NOW);
         assert_eq!(acquaintances.addresses(node), [says]);
 
         for port in 0..2 * MOST_ADDRESSES {
             let address = format!("/ip4/192.0.2.2/udp/{port}/quic-v1");
-            acquaintances.comes_from(node, address.clone());
+            acquaintances.comes_from(node, address.clone(), NOW);
             let addresses = acquaintances.addresses(node);
             assert!(addresses.contains(&address) && addresses.len() <= MOST_ADDRESSES);
         }
         let last = acquaintances.addresses(node);
         drop(acquaintances);
         assert_eq!(after_a_restart(), last, "who stops has written it down");
+    }
+
+    #[test]
+    fn one_that_comes_takes_the_place_of_the_one_that_was_there_longest_ago() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::open(folder.path()).unwrap();
+        let acquaintances = Acquaintances::new(store.clone());
+        let key = |number: usize| {
+            let mut key = [0; 32];
+            key[..8].copy_from_slice(&(number as u64).to_le_bytes());
+            key
+        };
+        let node = |number: usize| NodeId::of_key(&key(number));
+        let later = |seconds: usize| UnixTime::from_seconds(NOW.seconds() + seconds as u64);
+        for number in 0..MOST {
+            acquaintances.met(&member(key(number)), later(number));
+        }
+        // The first is there still, and says where.
+        let at = "/ip4/192.0.2.1/udp/1/quic-v1".to_owned();
+        acquaintances.is_at(node(0), vec![at], later(MOST));
+        for number in [MOST, MOST + 1] {
+            acquaintances.met(&member(key(number)), later(number + 1));
+        }
+        let known = |number| acquaintances.key(node(number)).is_some();
+        assert_eq!([0, 1, 2, 3, MOST].map(known), [true, false, false, true, true]);
+        acquaintances.write_down();
+        assert_eq!(acquaintances.nodes().len(), MOST);
+        assert_eq!(Acquaintances::new(store).nodes(), acquaintances.nodes());
+    }
+
+    #[test]
+    fn what_an_earlier_version_has_written_is_read() {
+        #[derive(Serialize)]
+        struct Before {
+            key: ByteBuf,
+            addresses: Vec<String>,
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::open(folder.path()).unwrap();
+        let address = "/ip4/192.0.2.1/udp/1/quic-v1".to_owned();
+        let before = Before {
+            key: ByteBuf::from([7_u8; 32]),
+            addresses: vec![address.clone()],
+        };
+        store.mesh().put(RECORD, &[before]).unwrap();
+        let acquaintances = Acquaintances::new(store);
+        assert_eq!(acquaintances.addresses(NodeId::of_key(&[7; 32])), [address]);
+    }
+
+    #[test]
+    fn the_more_there_are_the_more_seldom_they_are_written() {
+        let folder = tempfile::tempdir().unwrap();
+        let acquaintances = Acquaintances::new(Store::open(folder.path()).unwrap());
+        assert_eq!(acquaintances.write_down(), Duration::ZERO);
+        for (number, key) in [[1; 32], [2; 32]].into_iter().enumerate() {
+            acquaintances.met(&member(key), NOW);
+            assert_eq!(acquaintances.write_down(), REST * (number as u32 + 1));
+        }
+        acquaintances.met(&member([1; 32]), NOW.after(HOUR));
+        assert_eq!(acquaintances.write_down(), Duration::ZERO, "on the same day");
+        acquaintances.met(&member([1; 32]), NOW.after(24 * HOUR));
+        assert_eq!(acquaintances.write_down(), REST * 2);
     }
 }

@@ -316,7 +316,7 @@ impl Standing {
     pub(crate) fn admitted(&self, peer: PeerId, shown: Shown, host: Option<String>) {
         let Shown { member, about, knew } = shown;
         self.times.signed(member.issued);
-        self.acquaintances.met(&member);
+        self.acquaintances.met(&member, self.now());
         *self.refusal.lock() = None;
         let mut members = self.members.lock();
         // Over a connection that does not tell, it is where it was, unless it was started again.

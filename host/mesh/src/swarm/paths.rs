@@ -101,7 +101,7 @@ impl Driver {
             && !endpoint.is_relayed()
         {
             let acquaintances = self.standing.acquaintances();
-            acquaintances.comes_from(node_of(&peer), send_back_addr.to_string());
+            acquaintances.comes_from(node_of(&peer), send_back_addr.to_string(), self.standing.now());
         }
     }
 
@@ -213,7 +213,8 @@ impl Driver {
     pub(super) fn introduced(&mut self, peer: PeerId, connection: ConnectionId, info: identify::Info) {
         let serves = info.protocols.contains(&KADEMLIA);
         let is_at = places(&info.listen_addrs).map(ToString::to_string).collect();
-        self.standing.acquaintances().is_at(node_of(&peer), is_at);
+        let now = self.standing.now();
+        self.standing.acquaintances().is_at(node_of(&peer), is_at, now);
         if !self.peers.is_relayed(&peer, connection) {
             self.reach.seen_as(&info.observed_addr);
             let relays = serves && info.protocols.contains(&relay::HOP_PROTOCOL_NAME);
