@@ -28,6 +28,8 @@ pub struct Revocation {
 pub struct Revocations {
     mesh: MeshKey,
     entries: BTreeMap<[u8; 32], Revocation>,
+    /// Nothing while nobody is revoked. It is told at every gate.
+    digest: Option<Digest>,
 }
 
 /// The result of merging another node's list.
@@ -99,6 +101,7 @@ impl Revocations {
         Self {
             mesh,
             entries: BTreeMap::new(),
+            digest: None,
         }
     }
 
@@ -124,7 +127,7 @@ impl Revocations {
 
     /// Equal on nodes that know the same, whatever order they learnt it in: what to compare before sending the rest.
     pub fn digest(&self) -> Digest {
-        Digest::of(&self.encode())
+        self.digest.unwrap_or_else(|| Digest::of(&self.encode()))
     }
 
     /// Takes one in. Whether that changed anything.
@@ -231,17 +234,23 @@ impl Revocations {
             merged.insert(revocation.node, revocation);
             new += 1;
         }
+        if new == 0 {
+            return Ok(0);
+        }
         check_number(merged.len())?;
-        let merged = Self {
+        let mut merged = Self {
             mesh: self.mesh,
             entries: merged,
+            digest: None,
         };
-        if new > 0 && merged.encode().len() > Self::MAX_BYTES {
+        let encoded = merged.encode();
+        if encoded.len() > Self::MAX_BYTES {
             return Err(MembershipError::TooLong {
                 field: FIELD,
                 limit: Self::MAX_BYTES,
             });
         }
+        merged.digest = Some(Digest::of(&encoded));
         *self = merged;
         Ok(new)
     }

@@ -154,6 +154,7 @@ proptest! {
         back.merge(&one.encode(), 0).unwrap();
         prop_assert_eq!(&forth, &back);
         prop_assert_eq!(forth.digest(), back.digest());
+        prop_assert_eq!(forth.digest(), karman_types::Digest::of(&forth.encode()));
         let again = forth.merge(&two.encode(), 0).unwrap();
         prop_assert_eq!((again.shown, again.new), (two.number(), 0));
         prop_assert_eq!(Revocations::decode(mesh(), &forth.encode()).unwrap(), forth.clone());
