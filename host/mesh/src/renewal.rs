@@ -59,6 +59,7 @@ impl Mesh {
     /// Whether all have heard of the news with this number, and nothing is left to be renewed.
     async fn tell(&self, number: u64) -> bool {
         let standing = &self.0.standing;
+        standing.write_again();
         if let Err(error) = standing.renew_itself() {
             tracing::warn!(%error, "the membership of the node with the root key is not renewed");
         }

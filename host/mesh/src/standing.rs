@@ -6,11 +6,13 @@ mod leading;
 mod own;
 mod roots;
 mod times;
+mod unwritten;
 
 pub use issuing::root_of;
 
 use self::roots::{Judged, Roots};
 use self::times::Times;
+use self::unwritten::Unwritten;
 use crate::acquaintances::Acquaintances;
 use crate::gate::door::MOST_LED;
 use crate::gate::{About, Credential, GateError, Knew, Shown};
@@ -54,6 +56,7 @@ pub struct Standing {
     ways: OnceLock<Control>,
     doors: Semaphore,
     times: Times,
+    unwritten: Unwritten,
     /// Tells this run of the node from others.
     run: u64,
     refusals: Arc<Refusals>,
@@ -115,6 +118,7 @@ impl Standing {
             ways: OnceLock::new(),
             doors: Semaphore::new(MOST_LED),
             times,
+            unwritten: Unwritten::default(),
             run: fastrand::u64(..),
             refusals: Arc::default(),
             refusal: Mutex::default(),
@@ -300,9 +304,7 @@ impl Standing {
     }
 
     pub(crate) fn keep(&self, membership: Membership) -> Result<(), GateError> {
-        self.store
-            .mesh()
-            .put(MEMBERSHIP, &ByteBuf::from(membership.encode()))?;
+        self.keep_own(&membership)?;
         self.serve_by(&membership);
         *self.membership.write() = Some(membership);
         if let Some(used) = self.invitation.write().take() {

@@ -123,10 +123,8 @@ impl Standing {
         if !issuer.is_root() && self.holds_root_there(node) {
             return Err(GateError::HoldsRoot);
         }
-        let mut roots = self.roots.write();
-        roots.revoked.add(revocation).map_err(GateError::Issuer)?;
-        roots.keep(&self.store)?;
-        drop(roots);
+        let keep = |roots: &Roots| roots.keep(&self.store);
+        self.roots.write().exclude(revocation, keep)?;
         self.has_news();
         Ok(())
     }

@@ -118,7 +118,8 @@ impl Standing {
     }
 
     /// Takes in what another node knows of revocations, which knew `had` of them before; how many it knows of. Where the mesh has
-    /// got another root key than `mesh` since they met, they are of no use, and the node is told again.
+    /// got another root key than `mesh` since they met, they are of no use, and the node is told again. What is new counts, and is passed
+    /// on, though the disk may take it later.
     pub(crate) fn learn(&self, mesh: MeshKey, revocations: &[u8], had: usize) -> Result<usize, GateError> {
         let mut roots = self.roots.write();
         if roots.mesh() != mesh {
@@ -126,7 +127,7 @@ impl Standing {
         }
         let merged = roots.revoked.merge(revocations, had)?;
         if merged.new > 0 {
-            roots.keep(&self.store)?;
+            self.keep_what_was_told(&roots);
             drop(roots);
             self.has_news();
         }
@@ -163,7 +164,11 @@ impl Standing {
     pub(super) fn replace(&self, roots: &mut Roots, next: Roots) -> Result<(), GateError> {
         next.keep(&self.store)?;
         *roots = next;
-        Ok(self.store.mesh().put(MESH, &roots.mesh())?)
+        // It is in what was kept as well, and is written with the next start.
+        if let Err(error) = self.store.mesh().put(MESH, &roots.mesh()) {
+            tracing::warn!(%error, "the mesh's root key is not remembered by itself");
+        }
+        Ok(())
     }
 }
 

@@ -2,7 +2,8 @@
 
 use crate::gate::GateError;
 use crate::membership::{
-    Issuer, Lineage, Member, Membership, MembershipError, MeshKey, Revocations, Succession, UnixTime,
+    Issuer, Lineage, Member, Membership, MembershipError, MeshKey, Revocation, Revocations, Succession,
+    UnixTime,
 };
 use karman_store::Store;
 use serde::{Deserialize, Serialize};
@@ -97,6 +98,17 @@ impl Roots {
                 .collect(),
         };
         Ok(store.mesh().put(ROOTS, &record)?)
+    }
+
+    /// Excludes a node. Where that is not kept it does not count: who asks for it is told so, and nobody else.
+    pub(super) fn exclude(
+        &mut self,
+        revocation: Revocation,
+        keep: impl FnOnce(&Self) -> Result<(), GateError>,
+    ) -> Result<(), GateError> {
+        let before = self.revoked.clone();
+        self.revoked.add(revocation).map_err(GateError::Issuer)?;
+        keep(self).inspect_err(|_| self.revoked = before)
     }
 
     pub(super) fn mesh(&self) -> MeshKey {

@@ -106,6 +106,19 @@ fn a_deputy_renews_its_own_members_for_as_long_as_it_is_one_itself() {
 }
 
 #[test]
+fn a_revocation_that_is_not_kept_does_not_count() {
+    let (root, folder) = (RootKey::generate().unwrap(), tempfile::tempdir().unwrap());
+    let (standing, [node]) = (holder(folder.path(), &root), nodes());
+    let revocation = Issuer::root(&root).revoke(&node, clock()).unwrap();
+    let mut roots = standing.roots.write();
+    let refuses = |_: &Roots| Err(GateError::Store("the disk is full".into()));
+    roots.exclude(revocation.clone(), refuses).unwrap_err();
+    assert!(!roots.revoked.contains(&node));
+    roots.exclude(revocation, |_: &Roots| Ok(())).unwrap();
+    assert!(roots.revoked.contains(&node));
+}
+
+#[test]
 fn the_holder_of_the_root_key_leaves_a_deputy_its_members() {
     let (root, folder) = (RootKey::generate().unwrap(), tempfile::tempdir().unwrap());
     let (signer, standing) = (Issuer::root(&root), holder(folder.path(), &root));
