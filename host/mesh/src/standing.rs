@@ -10,6 +10,7 @@ mod unwritten;
 
 pub use issuing::root_of;
 
+use self::own::JudgedOwn;
 use self::roots::{Judged, Roots};
 use self::times::Times;
 use self::unwritten::Unwritten;
@@ -46,6 +47,7 @@ pub struct Standing {
     /// Who admits others or puts them out here: the root key, else the node itself, where its membership gives it the right.
     issuer: RwLock<Option<Arc<Issuer>>>,
     membership: RwLock<Option<Membership>>,
+    judged: Mutex<Option<JudgedOwn>>,
     invitation: RwLock<Option<Invitation>>,
     /// Counts what those that this node is connected with have to be told.
     news: watch::Sender<u64>,
@@ -110,6 +112,7 @@ impl Standing {
                     .transpose()
                     .map_err(GateError::Own)?,
             ),
+            judged: Mutex::default(),
             invitation: RwLock::new(invitation),
             news: watch::Sender::new(0),
             members: Mutex::default(),

@@ -2,9 +2,12 @@
 
 use super::{MESH, Standing, clock};
 use crate::gate::GateError;
-use crate::membership::{Member, MembershipError, UnixTime};
+use crate::membership::{Member, Membership, MembershipError, UnixTime};
 use karman_types::NodeId;
 use libp2p::PeerId;
+
+/// What this node is, by which membership, after which news and in which minute.
+pub(super) type JudgedOwn = ((Membership, u64, u64), Member);
 
 impl Standing {
     /// Brings the node's own membership about, where that needs nobody else.
@@ -65,9 +68,21 @@ impl Standing {
         self.own_or_why()?.ok()
     }
 
-    /// The same, or why it does not hold now; nothing before it has one.
+    /// The same, or why it does not hold now; nothing before it has one. Every offer asks: what holds is judged anew once a minute, and when
+    /// there is news.
     pub fn own_or_why(&self) -> Option<Result<Member, MembershipError>> {
-        Some(self.verify(&self.membership()?, &self.key))
+        let (news, now) = (*self.news.borrow(), self.now());
+        let by = (self.membership()?, news, now.seconds() / 60);
+        let mut judged = self.judged.lock();
+        if let Some((before, own)) = &*judged
+            && *before == by
+            && own.not_after >= now
+        {
+            return Some(Ok(own.clone()));
+        }
+        let own = self.verify(&by.0, &self.key);
+        *judged = own.as_ref().ok().map(|own| (by, own.clone()));
+        Some(own)
     }
 
     /// Whether this node was let in once, for however long that holds.
@@ -109,7 +124,7 @@ impl Standing {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::membership::{Issuer, RootKey, Terms};
+    use crate::membership::{Issuer, Revocations, RootKey, Terms};
     use karman_store::Store;
     use karman_types::Tier;
     use std::time::Duration;
@@ -154,6 +169,26 @@ mod tests {
         store.mesh().set_back(clock()).unwrap();
         drop(store);
         assert!(opened(None).unwrap().own().is_some());
+    }
+
+    #[test]
+    fn what_a_node_is_changes_with_its_membership_and_with_news() {
+        let (root, folder) = (RootKey::generate().unwrap(), tempfile::tempdir().unwrap());
+        let store = Store::open(folder.path()).unwrap();
+        let (signer, key) = (Issuer::root(&root), store.node_key().public());
+        let now = UnixTime::from_seconds(clock());
+        let terms = |tier| Terms::usual(tier, now.after(30 * DAY));
+        let word = signer.invite(&terms(Tier::Edge), now.after(DAY), Some(&key), Vec::new(), now);
+        let standing = Standing::open(store, None::<Tier>, Some(word.unwrap()), None).unwrap();
+        let tier = || standing.own().map(|own| own.tier);
+        assert_eq!([tier(), tier()], [Some(Tier::Edge); 2]);
+        let next = signer.issue(&key, &terms(Tier::Fog), now.after(DAY)).unwrap();
+        standing.granted(next).unwrap();
+        assert_eq!([tier(), tier()], [Some(Tier::Fog); 2]);
+        let mut revoked = Revocations::new(standing.mesh());
+        revoked.add(signer.revoke(&key, now).unwrap()).unwrap();
+        standing.learn(standing.mesh(), &revoked.encode(), 0).unwrap();
+        assert_eq!([tier(), tier()], [None; 2]);
     }
 
     #[test]
