@@ -320,11 +320,7 @@ impl Driver {
                 remote_peer_id,
                 result: Err(error),
             }) => tracing::debug!(peer = %remote_peer_id, %error, "no hole was punched"),
-            BehaviourEvent::Mdns(mdns::Event::Discovered(neighbours)) => {
-                let named = |(peer, address): (PeerId, Multiaddr)| address.with_p2p(peer).ok();
-                let said = neighbours.into_iter().filter_map(named).collect();
-                self.dial(said, PeerCondition::Disconnected);
-            }
+            BehaviourEvent::Mdns(mdns::Event::Discovered(neighbours)) => self.heard(neighbours),
             BehaviourEvent::Relayed(relay::client::Event::ReservationReqAccepted {
                 relay_peer_id, ..
             }) => {

@@ -5,6 +5,7 @@ use super::drive::Driver;
 use super::reach::{ip_of, is_private};
 use super::relays::is_circuit;
 use crate::calling::node_of;
+use crate::company::ENOUGH;
 use crate::gate::peer_of;
 use crate::peers::Path;
 use libp2p::core::ConnectedPoint;
@@ -20,6 +21,8 @@ use std::time::{Duration, Instant};
 const SETTLES_WITHIN: Duration = Duration::from_secs(2);
 /// How many members a node that is alone looks for at a time, where they were.
 const LOOKED_UP: usize = 8;
+/// Neighbours that a node with little company dials at a time: there may be hundreds on one network.
+const NEIGHBOURS: usize = 8;
 /// Addresses of one node that are remembered: its own, and over relays.
 const MOST_DIRECT: usize = 4;
 const MOST_CIRCUITS: usize = 2;
@@ -141,8 +144,26 @@ impl Driver {
             None => [self.entrances.clone(), whereabouts].concat(),
         };
         self.dial(places, PeerCondition::DisconnectedAndNotDialing);
-        let neighbours = self.swarm.behaviour().neighbours();
-        self.come_to(&neighbours);
+        let mut neighbours = self.swarm.behaviour().neighbours();
+        neighbours.retain(|neighbour| !self.swarm.is_connected(neighbour));
+        let some = fastrand::choose_multiple(neighbours, most.unwrap_or(NEIGHBOURS));
+        self.come_to(&some.into_iter().collect());
+    }
+
+    /// Meets some of those who were heard on this network, while this node has little company: where all that are heard are met, each meets
+    /// all others.
+    pub(super) fn heard(&mut self, neighbours: Vec<(PeerId, Multiaddr)>) {
+        let network = self.swarm.network_info();
+        let under_way = network.connection_counters().num_pending_outgoing() as usize;
+        if self.peers.there().len() >= ENOUGH || under_way >= NEIGHBOURS {
+            return;
+        }
+        let heard: HashSet<PeerId> = neighbours.iter().map(|(peer, _)| *peer).collect();
+        let some = fastrand::choose_multiple(heard, NEIGHBOURS - under_way);
+        let said = neighbours.into_iter().filter(|(peer, _)| some.contains(peer));
+        let said = said.filter_map(|(peer, address)| address.with_p2p(peer).ok());
+        let said = said.collect();
+        self.dial(said, PeerCondition::Disconnected);
     }
 
     /// Where some of the members were that are not there: a node that everybody joined has no entrance of its own to come
