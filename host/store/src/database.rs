@@ -166,12 +166,12 @@ impl File {
             }
             Err(error) => {
                 tracing::warn!(path = %self.path.display(), %error, "the database cannot be opened anew yet");
-                state.trouble = Some(format!("the database cannot be opened anew: {error}"));
                 let mut faults = self.faults.lock();
-                *faults = faults.take().or(fault);
-                if let DatabaseError::Storage(StorageError::Corrupted(says)) = error {
-                    *faults = Some(Fault::Unsure(says));
-                }
+                *faults = match error {
+                    DatabaseError::Storage(StorageError::Corrupted(says)) => Some(Fault::Unsure(says)),
+                    _ => faults.take().or(fault),
+                };
+                state.trouble = faults.clone().map(|fault| self.told(fault).to_string());
             }
         }
     }

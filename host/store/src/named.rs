@@ -88,7 +88,7 @@ impl Named<'_> {
     /// # Errors
     /// What the disk refused.
     pub fn remove(&self, names: &[&str]) -> Result<(), StoreError> {
-        self.store.tables().write(|txn| {
+        self.store.tables().write_anyway(|txn| {
             let mut table = txn.open_table(self.table)?;
             for name in names {
                 table.remove(*name)?;
