@@ -151,8 +151,12 @@ pub(crate) fn file(path: &Path, error: &std::io::Error) -> TaskError {
         std::io::ErrorKind::NotFound | std::io::ErrorKind::IsADirectory => ErrorKind::Invalid,
         _ => ErrorKind::Unavailable,
     };
-    TaskError::new(kind, format!("{}: {error}", path.display()))
-        .with_hint("look at the path and its permissions")
+    let hint = match error.kind() {
+        std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded => "free space on that disk",
+        std::io::ErrorKind::ReadOnlyFilesystem => "mount that disk for writing",
+        _ => "look at the path and its permissions",
+    };
+    TaskError::new(kind, format!("{}: {error}", path.display())).with_hint(hint)
 }
 
 #[cfg(test)]

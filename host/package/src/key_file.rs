@@ -85,8 +85,9 @@ fn write(path: &Path, mode: u32, text: &str) -> Result<(), KeyFileError> {
     #[cfg(not(unix))]
     let _ = mode;
     let written = options.open(path).and_then(|mut file| {
-        file.write_all(text.as_bytes())?;
-        file.sync_all()
+        let written = file.write_all(text.as_bytes()).and_then(|()| file.sync_all());
+        // Half of it would be in the way of the next try.
+        written.inspect_err(|_| drop(fs::remove_file(path)))
     });
     written.map_err(|source| match source.kind() {
         io::ErrorKind::AlreadyExists => KeyFileError::Exists(path.into()),

@@ -3,7 +3,7 @@ use crate::error;
 use clap::{Args, ValueEnum};
 use karman_types::TaskError;
 use serde_json::json;
-use std::fs::OpenOptions;
+use std::fs::{self, OpenOptions};
 use std::io::{ErrorKind, Write};
 use std::path::PathBuf;
 
@@ -70,7 +70,11 @@ impl New {
         let name = self.shape.name();
         let path = self.file.clone().unwrap_or_else(|| format!("{name}.toml").into());
         let made = OpenOptions::new().write(true).create_new(true).open(&path);
-        let written = made.and_then(|mut file| file.write_all(self.shape.text().as_bytes()));
+        let written = made.and_then(|mut file| {
+            let written = file.write_all(self.shape.text().as_bytes());
+            // Half of it would be in the way of the next try.
+            written.inspect_err(|_| drop(fs::remove_file(&path)))
+        });
         written.map_err(|failed| match failed.kind() {
             ErrorKind::AlreadyExists => TaskError::invalid(format!("{} is there already", path.display()))
                 .with_field("file")
