@@ -8,7 +8,7 @@ mod roots;
 
 use crate::call::tests::head as call_head;
 use crate::calling::CALL;
-use crate::gate::{About, Credential, HELLO, Hello, PROTOCOL};
+use crate::gate::{Credential, HELLO, Hello, PROTOCOL};
 use crate::membership::{Issuer, Membership, RootKey, Terms, UnixTime};
 use crate::reports::OFFER;
 use crate::support::{Node, addresses, head, invite, start, start_lying};
@@ -172,7 +172,7 @@ impl Scene {
             version,
             credential,
             revocations: [0; 32],
-            about: About { calls: None, run: 1 },
+            about: old::about(),
             lineage: None,
         };
         self.knock(key, &HELLO.encode(&hello).unwrap()).await;

@@ -54,6 +54,7 @@ pub struct Standing {
     members: Mutex<HashMap<PeerId, Admitted>>,
     acquaintances: Acquaintances,
     calls: OnceLock<u16>,
+    charter: Mutex<Option<u64>>,
     /// Opens streams to members, for strangers that are led to an issuer; a few at once.
     ways: OnceLock<Control>,
     doors: Semaphore,
@@ -118,6 +119,7 @@ impl Standing {
             members: Mutex::default(),
             acquaintances: Acquaintances::new(store.clone()),
             calls: OnceLock::new(),
+            charter: Mutex::default(),
             ways: OnceLock::new(),
             doors: Semaphore::new(MOST_LED),
             times,
@@ -224,6 +226,7 @@ impl Standing {
         About {
             calls: self.calls.get().copied(),
             run: self.run,
+            charter: *self.charter.lock(),
         }
     }
 
@@ -331,6 +334,7 @@ impl Standing {
             member: Arc::new(member),
             calls,
             run: about.run,
+            charter: about.charter,
             knew,
         };
         members.insert(peer, admitted);
@@ -367,6 +371,8 @@ struct Admitted {
     calls: Option<(String, u16)>,
     /// Which of its runs it is.
     run: u64,
+    /// The number of the charter that it knew when it last told.
+    charter: Option<u64>,
     knew: Knew,
 }
 

@@ -96,6 +96,7 @@ impl Node {
                 about: crate::gate::About {
                     calls: Some(port),
                     run: 1,
+                    charter: None,
                 },
                 knew: crate::gate::Knew {
                     mesh: root.public(),

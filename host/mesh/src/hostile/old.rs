@@ -27,8 +27,12 @@ pub(super) fn hello(credential: Credential) -> Hello {
     }
 }
 
-fn about() -> About {
-    About { calls: None, run: 1 }
+pub(super) fn about() -> About {
+    About {
+        calls: None,
+        run: 1,
+        charter: None,
+    }
 }
 
 impl Scene {

@@ -7,6 +7,7 @@ use crate::membership::{
     Charter, Kind, Lineage, Member, Membership, MembershipError, MeshKey, Right, Signed, UnixTime,
 };
 use karman_types::NodeId;
+use libp2p::PeerId;
 use serde_bytes::ByteBuf;
 use tokio::sync::watch;
 
@@ -78,6 +79,16 @@ impl Standing {
     /// Those of [`Charter::decode`].
     pub fn known_charter(&self, bytes: &[u8]) -> Result<Charter, MembershipError> {
         charter_under(&self.roots.read(), bytes, UnixTime::default())
+    }
+
+    /// Says at the gate that this node knows the keepers by the charter with this number; by none: 0.
+    pub fn knows_charter(&self, number: u64) {
+        *self.charter.lock() = Some(number);
+    }
+
+    /// The number of the charter that a member knew when it last told; nothing where it does not say, or was not met.
+    pub fn charter_known_by(&self, peer: &PeerId) -> Option<u64> {
+        self.members.lock().get(peer)?.charter
     }
 
     /// Whether its own membership was signed by a key that was replaced, or is past half of its life.

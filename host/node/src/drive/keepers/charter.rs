@@ -10,15 +10,17 @@ use karman_mesh::{Mesh, PeerId};
 use karman_tasks::Event;
 use karman_types::{ErrorKind, NodeId, TaskError};
 use serde_bytes::ByteBuf;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Weak};
-use std::time::Duration;
+use std::time::{Duration, Instant};
+use tokio::time::timeout_at;
 
 const RECORD: &str = "keepers";
 /// How long a neighbour may take to say which keepers it knows.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// When those are asked again that did not answer.
+/// When one is asked again that did not answer, at first and at last.
 const AGAIN: Duration = Duration::from_secs(2);
+const SELDOM: Duration = Duration::from_secs(60);
 /// Nodes of which it is remembered what they have shown.
 const MOST_SHOWN: usize = 4096;
 
@@ -125,7 +127,54 @@ impl Inner {
     }
 }
 
-/// Compares with every neighbour: when one comes, and when something new is known.
+/// What was compared with which neighbours, and which did not answer. Pure: time is an argument.
+#[derive(Default)]
+struct Compared {
+    /// By the number of the charter that both knew then.
+    with: HashMap<PeerId, u64>,
+    /// When they are asked again, and after which pause.
+    silent: HashMap<PeerId, (Instant, Duration)>,
+}
+
+impl Compared {
+    /// The neighbours to compare with, which know another charter than the one with this number, or may. What they know they have told at
+    /// the gate, where they say so.
+    fn due(
+        &mut self,
+        connected: &HashSet<PeerId>,
+        number: u64,
+        told: impl Fn(&PeerId) -> Option<u64>,
+        now: Instant,
+    ) -> Vec<PeerId> {
+        self.with.retain(|peer, _| connected.contains(peer));
+        let differs = |peer: &PeerId| self.with.get(peer).copied().or_else(|| told(peer)) != Some(number);
+        self.silent
+            .retain(|peer, _| connected.contains(peer) && differs(peer));
+        let rests = |peer: &PeerId| self.silent.get(peer).is_some_and(|(due, _)| *due > now);
+        let due = connected.iter().filter(|peer| differs(peer) && !rests(peer));
+        due.copied().collect()
+    }
+
+    /// A neighbour has answered, and knows the charter with this number then; or it has not. One that is silent is asked more and more
+    /// seldom.
+    fn answers(&mut self, peer: PeerId, number: Option<u64>, now: Instant) {
+        let before = self.silent.remove(&peer);
+        match number {
+            Some(number) => drop(self.with.insert(peer, number)),
+            None => {
+                let pause = before.map_or(AGAIN, |(_, pause)| (2 * pause).min(SELDOM));
+                self.silent.insert(peer, (now + pause, pause));
+            }
+        }
+    }
+
+    /// When the next one is asked again.
+    fn next(&self) -> Option<Instant> {
+        self.silent.values().map(|(due, _)| *due).min()
+    }
+}
+
+/// Compares with neighbours that may know others: when one comes, and when something new is known.
 pub(super) async fn spread(keepers: Weak<Inner>) {
     let Some((mut arrivals, mut charters)) = keepers.upgrade().and_then(|inner| {
         let arrivals = inner.mesh().ok()?.arrivals();
@@ -133,32 +182,34 @@ pub(super) async fn spread(keepers: Weak<Inner>) {
     }) else {
         return;
     };
-    let mut told: HashMap<PeerId, u64> = HashMap::new();
+    let mut compared = Compared::default();
     loop {
         let Some(inner) = keepers.upgrade() else { return };
         let Ok(mesh) = inner.mesh() else { return };
-        let connected: Vec<PeerId> = mesh
-            .peers()
-            .into_iter()
-            .filter(|peer| peer.path.is_some())
-            .map(|peer| peer.id)
-            .collect();
-        told.retain(|peer, _| connected.contains(peer));
+        let standing = mesh.standing();
+        let peers = mesh.peers().into_iter().filter(|peer| peer.path.is_some());
+        let connected: HashSet<PeerId> = peers.map(|peer| peer.id).collect();
         let number = inner.charter().map_or(0, |charter| charter.number());
-        let news = connected.iter().filter(|peer| told.get(peer) != Some(&number));
-        let compared = join_all(news.map(|peer| inner.tell(*peer))).await;
-        let silent = compared.iter().any(Option::is_none);
-        told.extend(compared.into_iter().flatten().map(|peer| (peer, number)));
+        standing.knows_charter(number);
+        let told = |peer: &PeerId| standing.charter_known_by(peer);
+        let due = compared.due(&connected, number, told, Instant::now());
+        let asked = due.into_iter().map(|peer| {
+            let inner = &inner;
+            async move { (peer, inner.tell(peer).await) }
+        });
+        for (peer, number) in join_all(asked).await {
+            compared.answers(peer, number, Instant::now());
+        }
         drop(inner);
-        let wait = async {
+        let changed = async {
             tokio::select! {
                 changed = arrivals.changed() => changed.is_ok(),
                 changed = charters.changed() => changed.is_ok(),
             }
         };
-        let gone = match silent {
-            true => tokio::time::timeout(AGAIN, wait).await == Ok(false),
-            false => !wait.await,
+        let gone = match compared.next() {
+            Some(due) => timeout_at(due.into(), changed).await == Ok(false),
+            None => !changed.await,
         };
         if gone {
             return;
@@ -167,23 +218,77 @@ pub(super) async fn spread(keepers: Weak<Inner>) {
 }
 
 impl Inner {
-    /// Compares with a neighbour, which is answered if it was there.
-    async fn tell(&self, peer: PeerId) -> Option<PeerId> {
-        let ours = self.charter().map(|charter| Bytes::from(charter.encode()));
-        let message = Message::Charter(ours);
+    /// Compares with a neighbour; the number of the charter that both know then, if it has answered.
+    async fn tell(&self, peer: PeerId) -> Option<u64> {
+        let ours = self.charter();
+        let number = ours.as_ref().map_or(0, |ours| ours.number());
+        let message = Message::Charter(ours.map(|ours| Bytes::from(ours.encode())));
         let mesh = self.mesh().ok()?;
         let asked = tokio::time::timeout(PATIENCE, send::<Option<Bytes>>(mesh, peer, &message)).await;
         match asked.ok()? {
-            Ok(None) => Some(peer),
+            Ok(None) => Some(number),
             Ok(Some(theirs)) => {
                 let adopted = self.adopt(&theirs);
-                let _ = adopted.inspect_err(|error| tracing::warn!(%peer, %error, "a charter"));
-                Some(peer)
+                let adopted = adopted.inspect_err(|error| tracing::warn!(%peer, %error, "a charter"));
+                // Where one of the two takes none of the other's, asking again does not help.
+                Some(adopted.map_or(number, |theirs| theirs.max(number)))
             }
             Err(error) => {
                 tracing::debug!(%peer, %error, "which keepers it knows is not known");
                 None
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_those_are_asked_that_may_know_another_charter() {
+        let (mut compared, now) = (Compared::default(), Instant::now());
+        let [same, other, says_nothing] = [(); 3].map(|()| PeerId::random());
+        let connected = HashSet::from([same, other, says_nothing]);
+        let told = |peer: &PeerId| match *peer {
+            peer if peer == same => Some(7),
+            peer if peer == other => Some(0),
+            _ => None,
+        };
+        let due = |compared: &mut Compared, number| -> HashSet<PeerId> {
+            compared.due(&connected, number, told, now).into_iter().collect()
+        };
+        assert_eq!(due(&mut compared, 7), HashSet::from([other, says_nothing]));
+        for peer in [other, says_nothing] {
+            compared.answers(peer, Some(7), now);
+        }
+        assert!(due(&mut compared, 7).is_empty() && compared.next().is_none());
+        // This node has heard of others.
+        assert_eq!(due(&mut compared, 8), connected);
+        // One that has come again has told it at the gate.
+        assert!(compared.due(&HashSet::new(), 7, told, now).is_empty());
+        assert_eq!(due(&mut compared, 7), HashSet::from([other, says_nothing]));
+    }
+
+    #[test]
+    fn one_that_is_silent_is_asked_more_and_more_seldom_and_no_other_with_it() {
+        let (mut compared, start) = (Compared::default(), Instant::now());
+        let [silent, answers] = [(); 2].map(|()| PeerId::random());
+        let connected = HashSet::from([silent, answers]);
+        compared.answers(answers, Some(7), start);
+        let mut asked = Vec::new();
+        let mut now = start;
+        for _ in 0..8 {
+            assert_eq!(compared.due(&connected, 7, |_| None, now), [silent]);
+            compared.answers(silent, None, now);
+            assert!(compared.due(&connected, 7, |_| None, now).is_empty());
+            let next = compared.next().unwrap();
+            asked.push((next - now).as_secs());
+            now = next;
+        }
+        assert_eq!(asked, [2, 4, 8, 16, 32, 60, 60, 60]);
+        // Nobody waits for one that has gone, or that knows the same by now.
+        assert!(compared.due(&connected, 7, |_| Some(7), now).is_empty());
+        assert!(compared.next().is_none());
     }
 }
