@@ -6,6 +6,7 @@
 
 use crate::StoreError;
 use crate::disk::{Fault, Faults};
+use crate::room::Room;
 use parking_lot::{Mutex, RwLock};
 use redb::{Database, DatabaseError, ReadTransaction, ReadableDatabase, StorageError, WriteTransaction};
 use std::io;
@@ -16,14 +17,13 @@ use std::time::{Duration, Instant};
 const PAUSE: Duration = Duration::from_secs(5);
 
 type Open = Box<dyn Fn(&Faults) -> Result<Database, DatabaseError> + Send + Sync>;
-type HasRoom = Box<dyn Fn() -> bool + Send + Sync>;
 
 /// A database, and how it is opened.
 pub(crate) struct File {
     path: PathBuf,
     open: Open,
-    /// Whether the disk has room for a transaction. Nothing is written where it has none: what is never begun need not be mended.
-    has_room: HasRoom,
+    /// Nothing is written where the disk has none: what is never begun need not be mended.
+    room: Box<dyn Room>,
     pause: Duration,
     /// Nothing where it could not be opened anew. Whoever writes holds the lock. Who reads while it is opened anew waits.
     database: RwLock<Option<Database>>,
@@ -47,7 +47,7 @@ impl File {
     /// What redb says.
     pub(crate) fn open(
         path: &Path,
-        has_room: impl Fn() -> bool + Send + Sync + 'static,
+        room: impl Room + 'static,
         open: impl Fn(&Faults) -> Result<Database, DatabaseError> + Send + Sync + 'static,
     ) -> Result<Self, DatabaseError> {
         let faults = Faults::default();
@@ -56,7 +56,7 @@ impl File {
             pause: PAUSE,
             database: RwLock::new(Some(open(&faults)?)),
             open: Box::new(open),
-            has_room: Box::new(has_room),
+            room: Box::new(room),
             faults,
             state: Mutex::default(),
         })
@@ -75,16 +75,26 @@ impl File {
         &self,
         change: impl FnOnce(&WriteTransaction) -> Result<T, StoreError>,
     ) -> Result<T, StoreError> {
-        if !(self.has_room)() {
+        if !self.room.has_floor() {
             let full = self.refused(io::ErrorKind::StorageFull);
             self.state.lock().trouble = Some(full.to_string());
             return Err(full);
         }
-        self.write_anyway(change)
+        self.commit(change)
     }
 
-    /// The same on a full disk too, for what frees room there: what the file has already may do for it.
+    /// The same on a full disk too, for what frees room there.
     pub(crate) fn write_anyway<T>(
+        &self,
+        change: impl FnOnce(&WriteTransaction) -> Result<T, StoreError>,
+    ) -> Result<T, StoreError> {
+        if !self.room.has_floor() {
+            self.room.let_go();
+        }
+        self.commit(change)
+    }
+
+    fn commit<T>(
         &self,
         change: impl FnOnce(&WriteTransaction) -> Result<T, StoreError>,
     ) -> Result<T, StoreError> {
@@ -93,8 +103,8 @@ impl File {
         let database = database.as_ref().ok_or_else(|| self.closed())?;
         let written = written(database, change).map_err(|error| self.note(error))?;
         // Another one may have failed just now.
-        if self.faults.lock().is_none() {
-            self.state.lock().trouble = None;
+        if self.faults.lock().is_none() && self.state.lock().trouble.take().is_some() {
+            self.room.hold();
         }
         Ok(written)
     }
@@ -178,7 +188,7 @@ impl File {
 
     fn may_open(&self) -> bool {
         let may = match &*self.faults.lock() {
-            Some(Fault::Refused(_)) => (self.has_room)(),
+            Some(Fault::Refused(_)) => self.room.has_floor(),
             Some(Fault::Unread(_)) => true,
             Some(Fault::Unsure(_)) | None => false,
         };
@@ -257,10 +267,28 @@ mod tests {
     }
 
     fn on(medium: &Medium) -> File {
-        with_room(medium, || true)
+        with_room(medium, &HasRoom::default())
     }
 
-    fn with_room(medium: &Medium, has_room: impl Fn() -> bool + Send + Sync + 'static) -> File {
+    /// Whether it is full, and whether room is held.
+    #[derive(Clone, Default)]
+    struct HasRoom(Arc<[AtomicBool; 2]>);
+
+    impl Room for HasRoom {
+        fn has_floor(&self) -> bool {
+            !self.0[0].load(Ordering::Relaxed)
+        }
+
+        fn hold(&self) {
+            self.0[1].store(true, Ordering::Relaxed);
+        }
+
+        fn let_go(&self) {
+            self.0[1].store(false, Ordering::Relaxed);
+        }
+    }
+
+    fn with_room(medium: &Medium, room: &HasRoom) -> File {
         let medium = medium.clone();
         let open = move |faults: &Faults| {
             let mut builder = Database::builder();
@@ -270,7 +298,7 @@ mod tests {
         };
         File {
             pause: Duration::ZERO,
-            ..File::open(Path::new("/node/state.redb"), has_room, open).unwrap()
+            ..File::open(Path::new("/node/state.redb"), room.clone(), open).unwrap()
         }
     }
 
@@ -311,22 +339,26 @@ mod tests {
 
     #[test]
     fn where_there_is_no_room_nothing_is_begun_and_all_of_it_reads() {
-        let (medium, room) = (Medium::default(), Arc::new(AtomicBool::new(true)));
-        let has_room = room.clone();
-        let file = with_room(&medium, move || has_room.load(Ordering::Relaxed));
+        let (medium, room) = (Medium::default(), HasRoom::default());
+        let [full, holds] = &*room.0;
+        let file = with_room(&medium, &room);
+        room.hold();
         put(&file, 1).unwrap();
-        room.store(false, Ordering::Relaxed);
+        full.store(true, Ordering::Relaxed);
         let error = put(&file, 2).unwrap_err();
         assert!(error.to_string().ends_with("; free space there"), "{error}");
         assert!(file.trouble().is_some());
         assert_eq!([1, 2].map(|key| has(&file, key)), [true, false]);
+        assert!(holds.load(Ordering::Relaxed));
         // What frees room is written.
         file.write_anyway(|txn| Ok(txn.open_table(TABLE)?.remove(1).map(drop)?))
             .unwrap();
-        assert!(!has(&file, 1));
-        room.store(true, Ordering::Relaxed);
+        assert!(!has(&file, 1) && !holds.load(Ordering::Relaxed));
+        put(&file, 2).unwrap_err();
+        full.store(false, Ordering::Relaxed);
         put(&file, 2).unwrap();
         assert_eq!(file.trouble(), None);
+        assert!(holds.load(Ordering::Relaxed), "it is held again");
     }
 
     #[test]

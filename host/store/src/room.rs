@@ -2,12 +2,14 @@
 //!
 //! A disk is shared with others, and what ends or frees something has to be written as well. So large things are not begun where they
 //! would leave little ([`reserve`]), and of the database nothing is written at all where there is next to nothing ([`FLOOR`]): redb reads
-//! no more either once a write has failed.
+//! no more either once a write has failed. Where others have taken all of it, the [`Ballast`] is what a node starts with, and makes room.
 
 use crate::StoreError;
-use rustix::fs::statvfs;
+use rustix::fs::{FallocateFlags, fallocate, statvfs};
+use std::fs::{self, OpenOptions};
 use std::io;
-use std::path::Path;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
 
 /// Bytes that have to be free for a transaction.
 pub(crate) const FLOOR: u64 = 1 << 20;
@@ -16,24 +18,72 @@ const MOST_RESERVED: u64 = 64 << 20;
 /// A part of a small disk is left free: one of so many.
 const PART: u64 = 50;
 
-struct Room {
+/// The room of the disk that a database is on.
+pub(crate) trait Room: Send + Sync {
+    /// Whether a transaction may be begun.
+    fn has_floor(&self) -> bool;
+    /// Takes room that nobody needs now, where there is enough of it.
+    fn hold(&self);
+    /// Gives that back, for what makes more.
+    fn let_go(&self);
+}
+
+/// A file in a folder that only takes room.
+pub(crate) struct Ballast(PathBuf);
+
+impl Ballast {
+    const BYTES: u64 = 4 * FLOOR;
+
+    pub(crate) fn of(folder: &Path) -> Self {
+        Self(folder.into())
+    }
+
+    fn path(&self) -> PathBuf {
+        self.0.join("ballast")
+    }
+}
+
+impl Room for Ballast {
+    fn has_floor(&self) -> bool {
+        room(&self.0).is_none_or(|room| room.free >= FLOOR)
+    }
+
+    fn hold(&self) {
+        let path = self.path();
+        if path.exists() || take(&self.0, Self::BYTES).is_err() {
+            return;
+        }
+        let made = OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .mode(0o600)
+            .open(&path);
+        let held = made.and_then(|file| Ok(fallocate(&file, FallocateFlags::empty(), 0, Self::BYTES)?));
+        if let Err(error) = held {
+            // Not every file system can; a full disk has to be emptied by others then.
+            tracing::debug!(%error, "no room is held for when the disk is full");
+            self.let_go();
+        }
+    }
+
+    fn let_go(&self) {
+        let _ = fs::remove_file(self.path());
+    }
+}
+
+struct Space {
     free: u64,
     disk: u64,
 }
 
 /// What the disk of this folder says; nothing where it says nothing.
-fn room(folder: &Path) -> Option<Room> {
+fn room(folder: &Path) -> Option<Space> {
     let disk = statvfs(folder).ok()?;
     let bytes = |blocks: u64| blocks.saturating_mul(disk.f_frsize);
-    Some(Room {
+    Some(Space {
         free: bytes(disk.f_bavail),
         disk: bytes(disk.f_blocks),
     })
-}
-
-/// Whether a transaction of the database may be begun.
-pub(crate) fn has_floor(folder: &Path) -> bool {
-    room(folder).is_none_or(|room| room.free >= FLOOR)
 }
 
 /// Whether a file of so many bytes leaves enough.
@@ -66,12 +116,25 @@ mod tests {
         let room = room(folder.path()).unwrap();
         assert!(room.free <= room.disk);
         take(folder.path(), 0).unwrap();
-        assert!(has_floor(folder.path()));
         for bytes in [room.disk, u64::MAX] {
             let error = take(folder.path(), bytes).unwrap_err();
             assert_eq!(error.kind(), ErrorKind::Unavailable);
             assert!(error.to_string().ends_with("; free space there"), "{error}");
         }
+    }
+
+    #[test]
+    fn room_is_held_until_it_is_needed() {
+        let folder = tempfile::tempdir().unwrap();
+        let ballast = Ballast::of(folder.path());
+        assert!(ballast.has_floor());
+        for _ in 0..2 {
+            ballast.hold();
+            assert_eq!(fs::metadata(ballast.path()).unwrap().len(), Ballast::BYTES);
+        }
+        ballast.let_go();
+        assert!(!ballast.path().exists());
+        ballast.let_go();
     }
 
     #[test]

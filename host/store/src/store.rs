@@ -1,10 +1,10 @@
 use crate::disk::{Disk, Faults};
 use crate::keys::{Key, NodeKeys};
+use crate::room::{Ballast, Room};
 use crate::tables::{FORMAT, KEEPERS, MESH, PROFILES, RUNS, Records, Tables};
 use crate::{
     Blobs, Bucket, Bundles, Decisions, Grants, Keepers, Mesh, Models, Named, NodeKey, OpenError, Plugins,
     Policies, Secrets, Slices, StoreError, StoreLimits, Tasks, Visiting, database, files, limits, partial,
-    room,
 };
 use karman_types::Digest;
 use parking_lot::Mutex;
@@ -57,6 +57,10 @@ impl Store {
         files::private_dir(dir)?;
         let dir = dir.canonicalize().map_err(StoreError::io(dir))?;
         let lock = lock(&dir)?;
+        let ballast = Ballast::of(&dir);
+        if !ballast.has_floor() {
+            ballast.let_go();
+        }
         let blobs = dir.join("blobs");
         files::private_dir(&blobs)?;
         files::sweep(&blobs)?;
@@ -85,6 +89,7 @@ impl Store {
         store.bundles().count_members()?;
         store.blobs().settle()?;
         partial::collect(&store)?;
+        ballast.hold();
         Ok(store)
     }
 
@@ -321,9 +326,10 @@ fn tables(dir: &Path, limits: &StoreLimits) -> Result<(Tables, u64), OpenError> 
         path: path.clone(),
         problem,
     };
-    let (file, folder) = (path.clone(), dir.to_path_buf());
-    let has_room = move || room::has_floor(&folder);
-    let opened = database::File::open(&path, has_room, move |faults| open(&builder(), &file, faults));
+    let file = path.clone();
+    let opened = database::File::open(&path, Ballast::of(dir), move |faults| {
+        open(&builder(), &file, faults)
+    });
     let database = opened.map_err(|error| match error {
         DatabaseError::Storage(StorageError::Corrupted(problem)) => corrupt(problem),
         DatabaseError::Storage(StorageError::Io(error))
