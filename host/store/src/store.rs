@@ -58,6 +58,7 @@ impl Store {
         let dir = dir.canonicalize().map_err(StoreError::io(dir))?;
         let lock = lock(&dir)?;
         let ballast = Ballast::of(&dir);
+        // The start writes a little.
         if !ballast.has_floor() {
             ballast.let_go();
         }

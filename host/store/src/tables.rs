@@ -146,9 +146,10 @@ impl Tables {
         self.0.write_anyway(change)
     }
 
-    /// Whether anything can be written. After a transaction has failed that is tried.
+    /// Whether anything can be written. After a transaction has failed that is tried; else room is held for when there is none.
     pub(crate) fn check(&self) -> Result<(), StoreError> {
         if self.0.trouble().is_none() {
+            self.0.hold_room();
             return Ok(());
         }
         self.write(|txn| {
