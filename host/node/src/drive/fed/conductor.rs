@@ -7,14 +7,23 @@ use super::clock::Clock;
 use super::handle::{Handle, Shown, handle};
 use super::orders::{Clients, Orders};
 use super::record::{FedEvent, Record, words};
-use crate::services::blocking;
+use crate::services::{blocking, is_of_disk};
 use futures::FutureExt;
 use karman_fed::{Action, Checkpoint, ClientId, Coordinator, Event, Failure, Instant, Loss};
 use karman_store::Store;
-use karman_types::TaskError;
+use karman_types::{Backoff, TaskError};
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
+
+/// When a run is written again that the disk did not take.
+const AGAIN: Backoff = Backoff {
+    first: Duration::from_secs(1),
+    longest: Duration::from_secs(60),
+};
+/// How often, before the run stops where it stands: some ten minutes.
+const MOST_FAILURES: u32 = 15;
 
 /// What is needed to drive a run.
 pub(super) struct Conductor {
@@ -274,8 +283,18 @@ impl Conductor {
         if let Some(memory) = self.clients.memory() {
             self.record.clients = memory.all(|order| self.orders.awaits(order));
         }
-        let (record, store) = (self.record.clone(), self.store.clone());
-        blocking(move || record.write(&store)).await
+        let mut failures = 0;
+        loop {
+            let (record, store) = (self.record.clone(), self.store.clone());
+            match blocking(move || record.write(&store)).await {
+                Err(error) if is_of_disk(&error) && failures < MOST_FAILURES => {
+                    failures += 1;
+                    tracing::warn!(run = self.record.run.name, %error, "a federated run waits for the disk");
+                    tokio::time::sleep(AGAIN.whole(failures)).await;
+                }
+                written => return written,
+            }
+        }
     }
 
     fn note(&mut self, event: FedEvent) {
