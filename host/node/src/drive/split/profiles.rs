@@ -14,6 +14,7 @@ use futures::future::join_all;
 use karman_infer::profile::{Origin, Profile, ProfileOptions, Timing};
 use karman_mesh::membership::Member;
 use karman_mesh::{Ask, CallHead, PeerId};
+use karman_store::Store;
 use karman_types::{Digest, NodeId, TaskError, TaskResponse, Tier};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -99,6 +100,14 @@ impl Times {
     }
 }
 
+/// What was measured under this name. Nothing where it does not read: that is of another version, and is measured anew.
+fn remembered<T: DeserializeOwned>(store: &Store, name: &str) -> Result<Option<T>, TaskError> {
+    match store.profiles().get(name) {
+        Err(error) if error.is_of_disk() => Err(store_error(error)),
+        known => Ok(known.unwrap_or_default()),
+    }
+}
+
 /// The profile of a model on this node, without its links.
 pub(super) async fn of_here(node: &Node, model: Digest, times: Times) -> Result<NodeProfile, TaskError> {
     let (stages, models) = (node.split().stages().clone(), node.runtime().models().clone());
@@ -109,35 +118,40 @@ pub(super) async fn of_here(node: &Node, model: Digest, times: Times) -> Result<
         let runs_on = format!("{}-{}/{}", backend.name(), backend.version(), load.threads);
         let name = format!("{model}/{runs_on}");
         let store = home.store()?;
-        let kept = || {
-            let known: Option<Profile> = store.profiles().get(&name).unwrap_or_default();
-            let known = known.filter(|_| times != Times::Again)?;
-            let power = store.profiles().get(POWER).unwrap_or_default();
-            Some((known, power, models.slowdown()))
+        let kept = || -> Result<_, TaskError> {
+            let known: Option<Profile> = remembered(&store, &name)?;
+            let known = known.filter(|_| times != Times::Again);
+            let power = remembered(&store, POWER)?;
+            Ok(known.map(|known| (known, power, models.slowdown())))
         };
-        if let Some(kept) = kept() {
+        if let Some(kept) = kept()? {
             return Ok(kept);
         }
         let graph = stages.graph(model)?;
         let predicted = (times == Times::KeptOrPredicted).then(|| predict(&store, &runs_on, &graph));
         if let Some(predicted) = predicted.flatten() {
             tracing::info!(model = %model.short(), "the times of its layers are predicted");
-            let power = store.profiles().get(POWER).unwrap_or_default();
+            let power = remembered(&store, POWER)?;
             return Ok((predicted, power, models.slowdown()));
         }
         let _alone = timing.lock();
         // Somebody else may have timed them meanwhile.
-        if let Some(kept) = kept() {
+        if let Some(kept) = kept()? {
             return Ok(kept);
         }
         tracing::info!(model = %model.short(), "its layers are timed");
         let options = ProfileOptions::default();
         let (profile, power) = watched(|| Profile::measure(&graph, backend, &load, &options));
         let profile = profile.map_err(infer_error)?;
-        store.profiles().put(&name, &profile).map_err(store_error)?;
-        remember(&store, &runs_on, &name)?;
-        if let Some(power) = &power {
-            store.profiles().put(POWER, power).map_err(store_error)?;
+        let keep = || -> Result<(), TaskError> {
+            store.profiles().put(&name, &profile).map_err(store_error)?;
+            remember(&store, &runs_on, &name)?;
+            power.as_ref().map_or(Ok(()), |power| {
+                store.profiles().put(POWER, power).map_err(store_error)
+            })
+        };
+        if let Err(error) = keep() {
+            tracing::warn!(model = %model.short(), %error, "what its layers take is not remembered");
         }
         Ok((profile, power, models.slowdown()))
     });

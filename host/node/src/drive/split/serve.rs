@@ -83,7 +83,12 @@ pub(super) async fn take_in(
     let names = node.split().stages().names_of(digest)?;
     if !names.is_empty() {
         must_cover(&from.rights, &head.name, &names, Right::Deploy)?;
-        return blocking(move || home.store()?.visiting().used(&digest).map_err(store_error)).await;
+        let used = blocking(move || home.store()?.visiting().used(&digest).map_err(store_error));
+        if let Err(error) = used.await {
+            // It is here all the same.
+            tracing::warn!(model = %digest.short(), %error, "that a model is used is not written down");
+        }
+        return Ok(());
     }
     let wanted = Wanted {
         digest,
