@@ -127,7 +127,7 @@ pub(crate) enum Command {
     Demo(commands::demo::Demo),
     /// Say what would not work on this machine, and how to fix it
     #[command(
-        after_help = "Examples:\n  karman doctor\n  karman doctor --json\n\nMarks: `ok` works; `--` does not, and the hint says how to get it, should you need it\nExit code: 0, or 4 when no plugin can run on this machine"
+        after_help = "Examples:\n  karman doctor\n  karman doctor --json\n\nMarks: `ok` works; `--` does not, and the hint says how to get it, should you need it\nExit code: 0, 2 when node.toml is refused, or 4 when no plugin can run on this machine"
     )]
     Doctor(commands::doctor::Doctor),
     /// Run a node and speak to it

@@ -33,7 +33,7 @@ pub struct Manifest {
     /// The permissions that it uses where they are allowed, and does without where not.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub optional: Vec<Grant>,
-    /// Keeps one instance between calls instead of a fresh one for each.
+    /// Keeps instances between calls instead of a fresh one for each; one that has state (`lifecycle`) is the only one.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub warm: bool,
     /// What it may use.

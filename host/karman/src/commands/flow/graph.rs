@@ -1,6 +1,7 @@
 use super::read;
 use crate::app::App;
 use crate::commands::sign::replace;
+use crate::input::is_standard;
 use clap::Args;
 use karman_sched::flow;
 use karman_types::{TaskError, Workflow};
@@ -12,7 +13,7 @@ use std::path::PathBuf;
 pub(super) struct Graph {
     /// The workflow; - is standard input
     file: PathBuf,
-    /// Also draw it as a picture
+    /// Also draw it as a picture; - is standard output, in the place of the text
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
 }
@@ -20,8 +21,12 @@ pub(super) struct Graph {
 impl Graph {
     pub(super) fn run(&self, app: &App) -> Result<(), TaskError> {
         let workflow = read(&self.file)?;
-        if let Some(file) = &self.svg {
-            replace(file, flow::svg(&workflow, None).as_bytes())?;
+        match &self.svg {
+            Some(file) if is_standard(file) => {
+                return app.output.bytes(flow::svg(&workflow, None).as_bytes());
+            }
+            Some(file) => replace(file, flow::svg(&workflow, None).as_bytes())?,
+            None => {}
         }
         app.output.result(
             || flow::text(&workflow, None).trim_end().to_owned(),
