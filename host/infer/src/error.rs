@@ -56,12 +56,22 @@ pub enum InferError {
         least: u64,
     },
     /// A dimension, other than the batch, that the model leaves to each call.
-    #[error("dimension `{dimension}` of input `{input}` is open: give its size")]
+    #[error(
+        "dimension `{dimension}` of input `{input}` is open, and of a model in layers only the batch may be: close it with `--shape {input}=…`, which `karman model add` and `inspect` take"
+    )]
     OpenDimension {
         /// The input.
         input: String,
         /// The name of the dimension; empty when it has none.
         dimension: String,
+    },
+    /// A shape that an input of the model cannot have.
+    #[error("input `{input}` cannot have that shape: {reason}")]
+    Shape {
+        /// The input, as given.
+        input: String,
+        /// What stands against it.
+        reason: String,
     },
     /// A tensor of the model lies in another file.
     #[error(
@@ -223,6 +233,7 @@ impl InferError {
             | Self::ExternalData { .. }
             | Self::OperatorSet { .. }
             | Self::OpenDimension { .. }
+            | Self::Shape { .. }
             | Self::Twice { .. }
             | Self::Contradiction { .. }
             | Self::UnknownInput { .. }

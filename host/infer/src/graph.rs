@@ -33,7 +33,6 @@ pub use cost::OpClass;
 pub use cut::{CutError, Fragment};
 pub use layers::{CutPoint, Layer, LayerEdge, Layers};
 pub(crate) use operation::{Operand, Operation};
-pub use read::SizeOf;
 pub(crate) use sizes::Sizes;
 
 use crate::TensorInfo;

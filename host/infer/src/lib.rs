@@ -29,6 +29,7 @@
 //! | `graph` | nodes, edges, costs, layers, cuts, fragments |
 //! | `staged`, `batch` | fragments as one model; several requests as one run |
 //! | `weights` | what learning changes, out of a file and into one |
+//! | `shapes` | dimensions that a file leaves open, closed |
 //! | `profile` | times, measured and predicted |
 //! | `inspect` | the table and the drawing |
 //! | `integer` | the layers of a quantised model in whole numbers, to be split inside |
@@ -83,6 +84,7 @@ mod probe;
 pub mod profile;
 mod program;
 mod screen;
+mod shapes;
 mod staged;
 mod tract;
 mod weights;
@@ -98,6 +100,7 @@ pub use model::{Backend, BackendName, Dim, LoadOptions, Model, TensorInfo};
 pub use onnxruntime::OnnxRuntime;
 pub use probe::{ProbeError, feed_child, probe_in_child, probe_model, probe_onnxruntime};
 pub use program::{DeviceModel, DeviceRun};
+pub use shapes::{InputShape, with_shapes};
 pub use staged::Staged;
 pub use tract::Tract;
 pub use weights::{Weight, weights, with_weights};

@@ -95,7 +95,7 @@ fn shape_dims(shape: &[u8], name: &str) -> Result<Vec<Dim>, InferError> {
                         InferError::malformed(format!("a dimension of `{}` is too large", printable(name)))
                     })?)
                 }
-                (2, symbol) => size = Dim::Any(printable(symbol.text()?)),
+                (2, symbol) => size = Dim::Any(name_of(symbol.text()?)),
                 _ => {}
             }
         }
@@ -109,6 +109,14 @@ fn shape_dims(shape: &[u8], name: &str) -> Result<Vec<Dim>, InferError> {
         }
     }
     Ok(dims)
+}
+
+/// The name of an open dimension. Some exporters call each of them `?`, whatever their sizes.
+fn name_of(symbol: &str) -> String {
+    match symbol {
+        "?" => String::new(),
+        symbol => printable(symbol),
+    }
 }
 
 /// `TensorProto.DataType` of onnx.proto.

@@ -125,9 +125,9 @@ fn tensor_with(tensor: &[u8], values: &[f32]) -> Result<Vec<u8>, InferError> {
 }
 
 /// What a field of a message is read as: its number, its value, and the bytes in which it stands.
-type Span<'a> = Result<(u32, Value<'a>, &'a [u8]), InferError>;
+pub(crate) type Span<'a> = Result<(u32, Value<'a>, &'a [u8]), InferError>;
 
-fn spans(message: &[u8]) -> impl Iterator<Item = Span<'_>> {
+pub(crate) fn spans(message: &[u8]) -> impl Iterator<Item = Span<'_>> {
     let mut rest = Fields(message);
     std::iter::from_fn(move || {
         let before = rest.0;

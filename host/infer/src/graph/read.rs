@@ -15,9 +15,6 @@ use std::collections::{HashMap, HashSet};
 /// grows with the square of the file.
 const MOST_LOOKS: u64 = 20;
 
-/// The sizes of open dimensions other than the batch, by name.
-pub type SizeOf<'a> = &'a [(&'a str, u32)];
-
 impl Graph {
     /// Reads a model whose only open dimension is the batch: the first of its inputs.
     ///
@@ -26,18 +23,6 @@ impl Graph {
     /// nothing or two things make, a cycle, [`InferError::OperatorSet`], [`InferError::OpenDimension`], and
     /// [`InferError::Rejected`] when tract cannot infer the shapes.
     pub fn read(bytes: impl Into<Bytes>, limits: &ModelLimits) -> Result<Self, InferError> {
-        Self::read_sized(bytes, limits, &[])
-    }
-
-    /// Reads a model with these sizes for further open dimensions; its fragments fix them.
-    ///
-    /// # Errors
-    /// Those of [`Graph::read`].
-    pub fn read_sized(
-        bytes: impl Into<Bytes>,
-        limits: &ModelLimits,
-        sizes: SizeOf<'_>,
-    ) -> Result<Self, InferError> {
         let file = bytes.into();
         let outline = Outline::read(&file, limits)?;
         let raw = Raw::read(&file)?;
@@ -45,7 +30,7 @@ impl Graph {
         let order = order(&raw, &names)?;
         let live = live(&raw, &outline, &names, &order)?;
         let constant = constant(&raw, &names, &live);
-        let known = Known::infer(&raw, &outline, &live, limits, sizes)?.even();
+        let known = Known::infer(&raw, &outline, &live, limits)?.even();
         let mut graph = Self {
             digest: Digest::of(&file),
             name: raw.name.to_owned(),

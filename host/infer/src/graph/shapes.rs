@@ -2,7 +2,7 @@
 
 use super::Scaled;
 use super::raw::Raw;
-use super::read::{SizeOf, batch_of};
+use super::read::batch_of;
 use crate::outline::{Outline, element_type, type_code, value_info};
 use crate::screen::printable;
 use crate::tract::{Shaped, infer_outputs};
@@ -127,7 +127,6 @@ impl<'a> Known<'a> {
         outline: &'a Outline,
         live: &[usize],
         limits: &ModelLimits,
-        sizes: SizeOf<'_>,
     ) -> Result<Self, InferError> {
         let mut used: HashSet<&'a str> = outline.outputs.iter().map(|info| info.name.as_str()).collect();
         for at in live {
@@ -139,7 +138,7 @@ impl<'a> Known<'a> {
             .filter(|name| used.contains(name))
             .collect();
         let pass = |batch: u32| -> Result<Pass, InferError> {
-            let inputs = fixed(outline, batch, sizes)?;
+            let inputs = fixed(outline, batch)?;
             let skeleton = skeleton(raw, outline, &inputs, live, &made);
             // Twice the batch may take twice the memory, of which nothing is allocated here.
             let doubled = |bytes: ByteSize| ByteSize(bytes.0.saturating_mul(2));
@@ -180,13 +179,13 @@ impl<'a> Known<'a> {
                 known.insert(name, element, [one, two, most]);
             }
         }
-        known.believe(raw, sizes);
+        known.believe(raw);
         Ok(known)
     }
 
     /// Takes from the file what tract does not know: it lacks operators that ONNX Runtime has. A file that says what is not so
     /// gives fragments that refuse their inputs.
-    fn believe(&mut self, raw: &Raw<'a>, sizes: SizeOf<'_>) {
+    fn believe(&mut self, raw: &Raw<'a>) {
         let batch = self.batch.clone();
         let declared = raw.declared.iter().filter_map(|info| value_info(info).ok());
         for (name, info) in declared
@@ -197,7 +196,7 @@ impl<'a> Known<'a> {
                 let size = |dim: &Dim| match dim {
                     Dim::Fixed(size) => Some(*size),
                     Dim::Any(symbol) if Some(symbol) == batch.as_ref() => Some(items),
-                    Dim::Any(symbol) => sizes.iter().find(|(of, _)| of == symbol).map(|(_, size)| *size),
+                    Dim::Any(_) => None,
                 };
                 info.dims.as_ref()?.iter().map(size).collect()
             };
@@ -258,19 +257,17 @@ impl<'a> Known<'a> {
 }
 
 /// The dimensions of the inputs at this batch.
-fn fixed(outline: &Outline, batch: u32, sizes: SizeOf<'_>) -> Result<Vec<Vec<u32>>, InferError> {
+fn fixed(outline: &Outline, batch: u32) -> Result<Vec<Vec<u32>>, InferError> {
     let symbol = batch_of(outline);
     let size = |info: &TensorInfo, axis: usize, name: &str| {
-        let given = sizes.iter().find(|(of, _)| *of == name && !name.is_empty());
-        match given {
-            // An open dimension without a name is the batch where a batch stands.
-            None if Some(name) == symbol && (!name.is_empty() || axis == 0) => Ok(batch),
-            Some((_, size)) => Ok(*size),
-            None => Err(InferError::OpenDimension {
-                input: printable(&info.name),
-                dimension: printable(name),
-            }),
+        // An open dimension without a name is the batch where a batch stands.
+        if Some(name) == symbol && (!name.is_empty() || axis == 0) {
+            return Ok(batch);
         }
+        Err(InferError::OpenDimension {
+            input: printable(&info.name),
+            dimension: printable(name),
+        })
     };
     outline
         .inputs

@@ -52,7 +52,7 @@ impl Sizes {
             run: ByteSize(limits.run.0.saturating_add(limits.constants.0)),
             ..limits.clone()
         };
-        let known = Known::infer(&raw, outline, &live, &with_weights, &[])?;
+        let known = Known::infer(&raw, outline, &live, &with_weights)?;
         let mut sizes = Self {
             most_known: known.over.map(|over| over - 1),
             ..Self::default()

@@ -1,3 +1,4 @@
+use super::shape::Shapes;
 use crate::app::App;
 use crate::cli;
 use crate::control::{Control, escape};
@@ -6,7 +7,7 @@ use crate::held::Held;
 use clap::Args;
 use http::Method;
 use karman_infer::graph::{CutError, Graph};
-use karman_infer::{BackendOptions, Backends, InferError, LoadOptions, Model, TensorInfo};
+use karman_infer::{BackendOptions, Backends, InferError, LoadOptions, Model, ModelLimits, TensorInfo};
 use karman_node::{HeldModel, ModelDevice, NodeConfig, OnNode, TensorDescription, check_for_gpu};
 use karman_store::{ModelExit, ModelInfo, check_model_name};
 use karman_types::{TaskError, format_bytes};
@@ -27,6 +28,8 @@ pub(super) struct Add {
     /// An output that is an exit, and how often it is right there; given again, from shallow to deep, for each; the last is all of it
     #[arg(long = "exit", value_name = "OUTPUT=SHARE", value_parser = exit)]
     exits: Vec<ModelExit>,
+    #[command(flatten)]
+    shapes: Shapes,
     /// What else is known of it; may be given again
     #[arg(long, value_name = "KEY=VALUE", value_parser = cli::pair)]
     info: Vec<(String, String)>,
@@ -37,7 +40,10 @@ pub(super) struct Add {
 
 impl Add {
     pub(super) fn run(&self, app: &App) -> Result<(), TaskError> {
-        let bytes = super::read(&self.file, app.config()?.models.model)?;
+        let limits = app.config()?.models;
+        let bytes = self
+            .shapes
+            .close(super::read(&self.file, limits.model)?, &limits)?;
         let mut info: ModelInfo = self
             .info
             .iter()
@@ -51,7 +57,7 @@ impl Add {
             info.insert(ModelExit::KEY.to_owned(), json!(self.exits));
         }
         check_model_name(&self.name).map_err(Worded::worded)?;
-        self.check_exits(app, &bytes)?;
+        self.check_exits(&limits, &bytes)?;
         let config = app.config()?;
         if let Some(selector) = &self.on {
             // On other nodes their back-ends count.
@@ -117,12 +123,11 @@ impl Add {
     }
 
     /// Whether the last exit is an output of the model, and each early one can answer in its place.
-    fn check_exits(&self, app: &App, bytes: &[u8]) -> Result<(), TaskError> {
+    fn check_exits(&self, limits: &ModelLimits, bytes: &[u8]) -> Result<(), TaskError> {
         let Some((last, early)) = self.exits.split_last() else {
             return Ok(());
         };
-        let limits = app.config()?.models;
-        let graph = Graph::read(bytes.to_vec(), &limits).map_err(Worded::worded)?;
+        let graph = Graph::read(bytes.to_vec(), limits).map_err(Worded::worded)?;
         let wrong = |error: CutError| TaskError::invalid(error.to_string()).with_field("exit");
         graph.output(&last.output).map_err(wrong)?;
         for exit in early {

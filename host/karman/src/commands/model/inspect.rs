@@ -1,3 +1,4 @@
+use super::shape::Shapes;
 use crate::app::App;
 use crate::commands::sign::replace;
 use crate::error::Worded;
@@ -14,6 +15,8 @@ use std::path::PathBuf;
 pub(super) struct Inspect {
     /// The ONNX file; - is standard input
     file: PathBuf,
+    #[command(flatten)]
+    shapes: Shapes,
     /// Items of one run
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=4096))]
     batch: u32,
@@ -25,7 +28,9 @@ pub(super) struct Inspect {
 impl Inspect {
     pub(super) fn run(&self, app: &App) -> Result<(), TaskError> {
         let limits = app.config()?.models;
-        let bytes = super::read(&self.file, limits.model)?;
+        let bytes = self
+            .shapes
+            .close(super::read(&self.file, limits.model)?, &limits)?;
         let graph = Graph::read(bytes, &limits).map_err(Worded::worded)?;
         let inspection = Inspection::new(&graph, self.batch);
         match &self.svg {

@@ -8,6 +8,7 @@ mod plan;
 mod profile;
 mod remove;
 mod run;
+mod shape;
 
 use crate::app::App;
 use crate::error;
@@ -29,7 +30,7 @@ pub(crate) struct Model {
 enum Verb {
     /// Add an ONNX model, or replace the one of this name
     #[command(
-        after_help = "Examples:\n  karman model add digits-m digits-m.onnx\n  karman model add digits-m digits-m.onnx --accuracy 0.98 --info licence=CC0-1.0\n  karman model add digits-l digits-l.onnx --exit exit_1=0.967 --exit exit_2=0.989 --exit probabilities=0.993\n  karman model add flood-s flood-s.onnx --on tier=space"
+        after_help = "Examples:\n  karman model add digits-m digits-m.onnx\n  karman model add digits-m digits-m.onnx --accuracy 0.98 --info licence=CC0-1.0\n  karman model add digits-l digits-l.onnx --exit exit_1=0.967 --exit exit_2=0.989 --exit probabilities=0.993\n  karman model add ocr-320 ocr.onnx --shape x=_,3,48,320\n  karman model add flood-s flood-s.onnx --on tier=space"
     )]
     Add(add::Add),
     /// Remove a model; a plan of it ends
@@ -42,7 +43,7 @@ enum Verb {
     List(list::List),
     /// Show a model's layers, and where it could be cut
     #[command(
-        after_help = "Examples:\n  karman model inspect mobilenet.onnx\n  karman model inspect mobilenet.onnx --svg mobilenet.svg"
+        after_help = "Examples:\n  karman model inspect mobilenet.onnx\n  karman model inspect mobilenet.onnx --svg mobilenet.svg\n  karman model inspect ocr.onnx --shape x=_,3,48,320"
     )]
     Inspect(inspect::Inspect),
     /// Measure how long each layer takes on this node
