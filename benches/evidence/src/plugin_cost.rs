@@ -13,7 +13,7 @@ use karman_engine::policy::Policies;
 use karman_engine::{Engine, Plugin};
 use karman_sched::call::{self, Router};
 use karman_sched::place::{self, Fleet, Job, Place};
-use karman_sched::select::Guests;
+use karman_sched::plugin::Guests;
 use karman_study::interval::{Estimate, bootstrap};
 use karman_study::pairs::percentile;
 use karman_study::report::{Report, Target};

@@ -3,7 +3,8 @@
 use anyhow::{Context, Result};
 use karman_engine::policy::Policies;
 use karman_engine::{Engine, EngineOptions, Plugin};
-use karman_sched::select::{Brought, FailureCounts, Guests, PolicyPlugin, Task, Unlogged};
+use karman_sched::plugin::{Guests, PolicyPlugin};
+use karman_sched::select::{Brought, FailureCounts, Task, Unlogged};
 use karman_types::{CallContext, GrantSet, Manifest, NodeId, Slo, TaskId, TaskRequest, Tier};
 use std::path::Path;
 use std::sync::Arc;

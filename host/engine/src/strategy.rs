@@ -6,7 +6,7 @@
 
 use crate::plugin::{Export, Plugin};
 use crate::policy::{Allowance, Instance};
-use karman_sched::select::Failure;
+use karman_sched::plugin::Failure;
 use karman_types::TaskError;
 
 pub use crate::capability::bindings::strategy::exports::karman::federated::aggregator::{

@@ -18,8 +18,8 @@
 //! | [`serve`] | what runs next on a device that many models share |
 //! | [`flow`] | how far a workflow is, and what its coordinator does next |
 //! | [`log`] | nothing: it keeps decisions, so that they can be made again |
+//! | [`plugin`] | nothing: it asks the policies that plugins bring |
 //! | `why` | nothing: it puts a decision into plain words ([`Why`]) |
-//! | `strikes` | whether a policy is asked that has failed again and again |
 //!
 //! ```
 //! use karman_sched::select::{Ask, Pixie, PixieSettings, Selector, Task};
@@ -65,10 +65,10 @@ pub mod flow;
 pub mod log;
 pub mod partition;
 pub mod place;
+pub mod plugin;
 pub mod route;
 pub mod select;
 pub mod serve;
-mod strikes;
 mod why;
 
 pub use why::Why;

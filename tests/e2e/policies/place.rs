@@ -4,7 +4,7 @@ use super::sandbox::{guests, loaded};
 use karman_sched::place::{
     Brought, Component, Decision, Fate, Fleet, Input, Job, Mode, Node, Place, Reason, State, Task,
 };
-use karman_sched::select::{Failure, PolicyPlugin};
+use karman_sched::plugin::{Failure, PolicyPlugin};
 use karman_types::NodeId;
 
 /// Nodes of two clusters, the later ones faster; the second holds the component.

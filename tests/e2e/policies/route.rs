@@ -8,7 +8,7 @@ use crate::support::{Home, guest, until};
 use karman_engine::Plugin;
 use karman_package::{Package, ReadLimits};
 use karman_sched::call::{Brought, Picked, Route, Router, Taker};
-use karman_sched::select::Failure;
+use karman_sched::plugin::Failure;
 use karman_types::{Manifest, NodeId};
 use serde_json::{Value, json};
 use std::path::PathBuf;

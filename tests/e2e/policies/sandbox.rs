@@ -5,9 +5,8 @@ use karman_engine::policy::{DEFAULT_FUEL, MOST_FUEL, Policies};
 use karman_engine::{CompileCache, Engine, EngineOptions, LoadError, Plugin};
 use karman_package::{Package, ReadLimits};
 use karman_sched::log::{Entry, Logged, Policy, What, replay_with};
-use karman_sched::select::{
-    Ask, Asked, Brought, Call, Decision, During, Failure, Guests, Heard, PolicyPlugin, Reason, Selector, Task,
-};
+use karman_sched::plugin::{During, Failure, Guests, PolicyPlugin};
+use karman_sched::select::{Ask, Asked, Brought, Call, Decision, Heard, Reason, Selector, Task};
 use karman_types::{Binding, ByteSize, GrantSet, Implementation, Limits, Manifest, Profile, Slo, TaskId};
 use std::sync::Arc;
 use std::time::Duration;

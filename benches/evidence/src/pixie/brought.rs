@@ -6,7 +6,8 @@ use super::replay::{Draws, Perturbation, replay};
 use super::{Judged, Row, of_policy};
 use crate::plugins::{engine, load};
 use anyhow::Result;
-use karman_sched::select::{During, FailureCounts};
+use karman_sched::plugin::During;
+use karman_sched::select::FailureCounts;
 use karman_study::report::{Report, Target};
 use std::collections::BTreeMap;
 

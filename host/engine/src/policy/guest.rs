@@ -3,7 +3,8 @@
 use super::convert;
 use super::sandbox::{Allowance, Instance, Sandbox};
 use crate::capability::bindings::policy::{Select, SelectPre};
-use karman_sched::select::{Ask, Choice, Failure, Guest, PolicyPlugin, Served, Task};
+use karman_sched::plugin::{Failure, PolicyPlugin};
+use karman_sched::select::{Ask, Choice, Guest, Served, Task};
 use karman_types::{Limits, Slo};
 use tokio::sync::OwnedSemaphorePermit;
 

@@ -4,7 +4,7 @@ use super::sandbox::{Allowance, Instance, Sandbox};
 use crate::capability::bindings::place::PlacePre;
 use crate::capability::bindings::place::exports::karman::policy::placer as wit;
 use karman_sched::place::{Component, Fleet, Input, Job, Node, Placement, State, Task};
-use karman_sched::select::Failure;
+use karman_sched::plugin::Failure;
 use karman_types::Limits;
 
 /// The most bytes that are copied out of it: some ten thousand placements, and their words.

@@ -4,7 +4,7 @@ use super::convert;
 use super::sandbox::{Allowance, Instance, Sandbox};
 use crate::capability::bindings::route::RoutePre;
 use karman_sched::call::{Order, Taker};
-use karman_sched::select::Failure;
+use karman_sched::plugin::Failure;
 use karman_types::Limits;
 
 /// The most bytes that are copied out of it: places, and words.

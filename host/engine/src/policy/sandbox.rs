@@ -3,7 +3,7 @@
 use super::text;
 use crate::allocation::Allocation;
 use crate::limiter::{Limiter, Refused};
-use karman_sched::select::Failure;
+use karman_sched::plugin::Failure;
 use karman_types::{ByteSize, Limits};
 use wasmtime::component::types::ComponentItem;
 use wasmtime::component::{Component, InstancePre, Linker};

@@ -1,7 +1,7 @@
 //! The little that a policy has of its system: an empty environment, and a few lines on standard output and error for people.
 
 use super::sandbox::Sandbox;
-use karman_sched::select::is_shown;
+use karman_sched::plugin::is_shown;
 use wasmtime::component::{ComponentType, Lift, Linker, Lower, Resource, ResourceType, WasmList};
 use wasmtime::{StoreContextMut, Trap};
 

@@ -9,7 +9,7 @@ use http::Method;
 use karman_engine::policy::Policies;
 use karman_node::DecisionLog;
 use karman_sched::log::{Replay as Replayed, replay, replay_with};
-use karman_sched::select::{Failed, Guests};
+use karman_sched::plugin::{Failed, Guests};
 use karman_types::{GrantSet, TaskError};
 use serde_json::json;
 use std::path::PathBuf;

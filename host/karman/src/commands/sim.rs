@@ -7,9 +7,8 @@ use crate::output::table;
 use crate::source::Source;
 use clap::{Args, Subcommand};
 use karman_engine::policy::Policies;
-use karman_sched::select::{
-    Brought, BuiltIn, FailureCounts, Guests, NotBuiltIn, PolicyPlugin, Selector, Task, Unlogged,
-};
+use karman_sched::plugin::{Guests, PolicyPlugin};
+use karman_sched::select::{Brought, BuiltIn, FailureCounts, NotBuiltIn, Selector, Task, Unlogged};
 use karman_sim::{Instead, Outcome, PolicyFailure, WorkloadOutcome, run_scenario_with};
 use karman_types::{Slo, TaskError, format_duration};
 use serde_json::json;

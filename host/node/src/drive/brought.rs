@@ -4,7 +4,7 @@ use super::flow::keep_policy;
 use super::tasks::Inner;
 use karman_engine::Plugin;
 use karman_sched::log::CHECKPOINT_EVERY;
-use karman_sched::select::{Guests, PolicyPlugin};
+use karman_sched::plugin::{Guests, PolicyPlugin};
 use karman_types::TaskError;
 use std::sync::Arc;
 

@@ -10,7 +10,7 @@ use crate::runtime::Runtime;
 use karman_mesh::{Mesh, Provider};
 use karman_sched::call::{Demand, Lately, Picked, Seen, Taker, TaskDemand};
 use karman_sched::log::Entry;
-use karman_sched::select::Failure;
+use karman_sched::plugin::Failure;
 use karman_types::{ErrorKind, NodeId, TaskError, TaskId};
 use parking_lot::Mutex;
 use policy::Policy;

@@ -1,6 +1,6 @@
 use super::{Picked, Route, Router, Taker};
-use crate::select::{During, Failed, Failure, Guests, PolicyPlugin, words_of};
-use crate::strikes::Strikes;
+use crate::plugin::Strikes;
+use crate::plugin::{During, Failed, Failure, Guests, PolicyPlugin, words_of};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::sync::Arc;

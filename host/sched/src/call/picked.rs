@@ -1,7 +1,7 @@
 use super::route::{fastest, takes};
 use super::{ByPlugin, Route, Taker};
 use crate::Why;
-use crate::select::{Failed, Guests, PolicyPlugin};
+use crate::plugin::{Failed, Guests, PolicyPlugin};
 use karman_types::{NodeId, format_duration};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;

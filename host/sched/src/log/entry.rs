@@ -1,8 +1,9 @@
 use crate::call::Picked;
 use crate::place::Placed;
+use crate::plugin::{Failed, Failure, Guests, PolicyPlugin};
 use crate::select::{
-    Ask, Asked, Brought, Call, Compass, Decision, Failed, Failure, Fixed, Greedy, Guests, Heard, NoChoice,
-    Pixie, PolicyPlugin, ReportError, Selector, Served, Task,
+    Ask, Asked, Brought, Call, Compass, Decision, Fixed, Greedy, Heard, NoChoice, Pixie, ReportError,
+    Selector, Served, Task,
 };
 use karman_types::{Digest, TaskId};
 use serde::de::Error as _;

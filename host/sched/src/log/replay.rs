@@ -1,7 +1,8 @@
 use super::{Checkpoint, Chosen, Entry, Policy, What};
 use crate::call::Picked;
 use crate::place::Placed;
-use crate::select::{Decision, Failed, Guests, PolicyPlugin, Selector};
+use crate::plugin::{Failed, Guests, PolicyPlugin};
+use crate::select::{Decision, Selector};
 use karman_types::{Digest, TaskId};
 use serde::Serialize;
 use std::collections::BTreeMap;

@@ -1,7 +1,7 @@
 use super::draft::Draft;
 use super::{Decision, Fate, Fleet, Job, Place, Reason};
-use crate::select::{During, Failed, Failure, Guests, PolicyPlugin, words_of};
-use crate::strikes::Strikes;
+use crate::plugin::Strikes;
+use crate::plugin::{During, Failed, Failure, Guests, PolicyPlugin, words_of};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;

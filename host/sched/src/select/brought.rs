@@ -1,4 +1,3 @@
-mod failure;
 mod guest;
 #[cfg(test)]
 mod testing;
@@ -6,8 +5,7 @@ mod testing;
 mod tests;
 mod unlogged;
 
-pub use failure::{During, Failed, Failure};
-pub use guest::{Choice, Guest, Guests, PolicyPlugin, is_shown};
+pub use guest::{Choice, Guest};
 pub use unlogged::{FailureCounts, Unlogged};
 
 use super::task::check;
@@ -15,6 +13,7 @@ use super::{
     Ask, Decision, NoChoice, Pixie, PixieSettings, Reason, ReportError, SelectError, Selector, Served, Task,
     task_of,
 };
+use crate::plugin::{During, Failed, Failure, Guests, PolicyPlugin, words_of};
 use karman_types::Slo;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -24,8 +23,6 @@ use std::sync::Arc;
 const MOST_IN_A_ROW: u32 = 3;
 /// The most bytes of what it may save.
 const MOST_STATE: usize = 1 << 20;
-/// The most characters of what it may say.
-const MOST_WORDS: usize = 200;
 
 /// A policy that a plugin brings, with Pixie in reserve: where it fails, Pixie decides, and the failure is told
 /// ([`Brought::failures`]).
@@ -235,12 +232,6 @@ impl Selector for Brought {
         }
         Ok(())
     }
-}
-
-/// What a policy says, as it is shown to people.
-pub(crate) fn words_of(said: &str) -> String {
-    let words = said.chars().map(|c| if c.is_control() { ' ' } else { c });
-    words.filter(|c| is_shown(*c)).take(MOST_WORDS).collect()
 }
 
 /// A clone has no instance: it begins at the last checkpoint.

@@ -49,10 +49,7 @@ mod task;
 pub(crate) mod testing;
 
 pub use bounds::{Bound, Bounds, Unmet};
-pub(crate) use brought::words_of;
-pub use brought::{
-    Brought, Choice, During, Failed, Failure, FailureCounts, Guest, Guests, PolicyPlugin, Unlogged, is_shown,
-};
+pub use brought::{Brought, Choice, FailureCounts, Guest, Unlogged};
 pub use built_in::{BuiltIn, NotBuiltIn};
 pub use compass::Compass;
 pub use fixed::Fixed;

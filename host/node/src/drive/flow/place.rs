@@ -13,7 +13,7 @@ use karman_mesh::{Mesh, Provider};
 use karman_sched::flow::{Call, Event};
 use karman_sched::log::Entry;
 use karman_sched::place::{Ahead, Known, Need, Placed, Situation};
-use karman_sched::select::Failure;
+use karman_sched::plugin::Failure;
 use karman_types::{NodeId, Offer, TaskError, TaskId, Workflow};
 use parking_lot::Mutex;
 use policy::Policy;

@@ -9,7 +9,8 @@ use karman_engine::policy::Policies;
 use karman_sched::call::{Order, Taker};
 use karman_sched::log::Policy;
 use karman_sched::place::{Fleet, Job, Placement};
-use karman_sched::select::{Brought, BuiltIn, Failure, Guest, Guests, PolicyPlugin, SelectError, Task};
+use karman_sched::plugin::{Failure, Guests, PolicyPlugin};
+use karman_sched::select::{Brought, BuiltIn, Guest, SelectError, Task};
 use karman_types::{Digest, Slo, TaskError};
 use std::sync::{Arc, Weak};
 

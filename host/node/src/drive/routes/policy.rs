@@ -5,7 +5,7 @@ use crate::drive::tasks::Inner;
 use crate::services::blocking;
 use karman_engine::Plugin;
 use karman_sched::call::{Brought, ByPlugin, Picked, Route, Router, Taker};
-use karman_sched::select::Failure;
+use karman_sched::plugin::Failure;
 use karman_types::TaskError;
 use std::sync::{Arc, Weak};
 use std::time::Duration;

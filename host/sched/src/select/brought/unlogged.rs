@@ -1,6 +1,7 @@
 use super::super::{Ask, Decision, NoChoice, ReportError, Selector, Served, task_of};
-use super::{Brought, During};
+use super::Brought;
 use crate::log::CHECKPOINT_EVERY;
+use crate::plugin::During;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;

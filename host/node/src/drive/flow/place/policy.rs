@@ -7,7 +7,7 @@ use crate::services::blocking;
 use karman_engine::Plugin;
 use karman_sched::call::ByPlugin;
 use karman_sched::place::{BuiltIn, ByName, Placed, Situation};
-use karman_sched::select::Failure;
+use karman_sched::plugin::Failure;
 use karman_types::TaskError;
 use std::sync::Arc;
 use std::time::Duration;

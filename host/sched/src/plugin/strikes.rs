@@ -1,4 +1,4 @@
-use crate::select::Failure;
+use super::Failure;
 use std::time::Duration;
 
 /// Failures one after the other after which a policy is not asked for a while: each may cost all the fuel that it has.
