@@ -11,9 +11,9 @@ use crate::plugins;
 use anyhow::{Result, ensure};
 use karman_engine::policy::Policies;
 use karman_engine::{Engine, Plugin};
-use karman_sched::call::{self, Router};
-use karman_sched::place::{self, Fleet, Job, Place};
-use karman_sched::plugin::Guests;
+use karman_sched::call::Picked;
+use karman_sched::place::{Brought, Fleet, Job, Place};
+use karman_sched::plugin::{ByName, Guests};
 use karman_study::interval::{Estimate, bootstrap};
 use karman_study::pairs::percentile;
 use karman_study::report::{Report, Target};
@@ -34,14 +34,14 @@ fn route(report: &mut Report, engine: &Engine, repetitions: usize) -> Result<()>
         report.void("route_us.rendezvous", missing("rendezvous"));
         return Ok(());
     };
-    let mut policy = call::Brought::new("rendezvous");
+    let mut policy = ByName::new("rendezvous");
     policy.set_plugin(Some((plugin.route_policy()?, guests(plugin))));
     let views = providers();
     let mut times = Vec::with_capacity(repetitions);
     for turn in 0..repetitions {
         let view = black_box(views[turn % views.len()].clone());
         let start = Instant::now();
-        let picked = black_box(policy.pick(Duration::ZERO, "echo", view));
+        let picked: Picked = black_box(policy.decide(Duration::ZERO, ("echo".into(), view)));
         times.push(start.elapsed().as_secs_f64() * 1e6);
         ensure!(picked.failed().is_none(), "rendezvous: {:?}", picked.failed());
     }
@@ -60,7 +60,7 @@ fn place(report: &mut Report, engine: &Engine, repetitions: usize) -> Result<()>
             report.void(key, missing("min-min"));
             continue;
         };
-        let mut policy = place::Brought::new(plugin.place_policy()?, guests(plugin));
+        let mut policy = Brought::new(plugin.place_policy()?, guests(plugin));
         let states: Vec<Fleet> = (0..8).map(|seed| fleet(nodes, seed)).collect();
         let jobs: Vec<Job> = (0..10).map(|id| job(id, nodes)).collect();
         let times = timed(repetitions, |turn| {

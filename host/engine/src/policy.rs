@@ -4,8 +4,7 @@
 //! clock, and not on how fast the machine is, because a call is held by its fuel (which counts bytes that are copied, too) and by
 //! its memory. It reaches nothing: what its language's library imports is there and traps, but for text on standard error.
 //!
-//! `karman-sched` has the traits, and decides what happens where a policy fails ([`karman_sched::select::Brought`],
-//! [`karman_sched::call::Brought`], [`karman_sched::place::Brought`]).
+//! `karman-sched` has the traits, and decides what happens where a policy fails ([`karman_sched::plugin`]).
 
 mod convert;
 mod guest;

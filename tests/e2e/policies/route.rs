@@ -7,17 +7,17 @@ use crate::mesh::{FOUND, Node, home, path, up};
 use crate::support::{Home, guest, until};
 use karman_engine::Plugin;
 use karman_package::{Package, ReadLimits};
-use karman_sched::call::{Brought, Picked, Route, Router, Taker};
-use karman_sched::plugin::Failure;
+use karman_sched::call::{Picked, Route, Taker};
+use karman_sched::plugin::{ByName, Failure};
 use karman_types::{Manifest, NodeId};
 use serde_json::{Value, json};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-fn brought(plugin: &Arc<Plugin>) -> Brought {
+fn brought(plugin: &Arc<Plugin>) -> ByName {
     let policy = plugin.route_policy().unwrap();
-    let mut brought = Brought::new(policy.name.clone());
+    let mut brought = ByName::new(policy.name.clone());
     brought.set_plugin(Some((policy, guests(plugin))));
     brought
 }
@@ -32,8 +32,8 @@ fn takers(count: u64) -> Vec<Taker> {
     (0..count).map(taker).collect()
 }
 
-fn pick(policy: &mut Brought, task: &str, count: u64) -> Picked {
-    policy.pick(Duration::ZERO, task, takers(count))
+fn pick(policy: &mut ByName, task: &str, count: u64) -> Picked {
+    policy.decide(Duration::ZERO, (task.into(), takers(count)))
 }
 
 #[test]
@@ -111,7 +111,7 @@ fn rendezvous_keeps_the_calls_of_a_task_where_they_are() {
         let place = takers.iter().position(|taker| taker.node == own).unwrap();
         takers[place].busy = taken;
         takers.rotate_left(taken as usize % 8);
-        let picked = policy.pick(Duration::ZERO, "echo", takers);
+        let picked: Picked = policy.decide(Duration::ZERO, ("echo".into(), takers));
         // It has four cores, and only those who would wait go elsewhere.
         assert_eq!(first(&picked) == own, taken < 4, "{taken}: {}", picked.why());
     }

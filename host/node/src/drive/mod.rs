@@ -28,6 +28,7 @@ mod remove;
 mod revoke;
 mod rotate;
 mod routes;
+mod sample;
 mod serve;
 mod split;
 mod status;

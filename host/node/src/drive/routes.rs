@@ -3,14 +3,15 @@
 mod policy;
 
 use super::attempt::HOME;
+use super::brought::News;
 use super::decisions::{Decisions, wall_ms};
+use super::sample::Sample;
 use super::tasks::{Inner, Tasks};
 use crate::node::Node;
 use crate::runtime::Runtime;
 use karman_mesh::{Mesh, Provider};
 use karman_sched::call::{Demand, Lately, Picked, Seen, Taker, TaskDemand};
 use karman_sched::log::Entry;
-use karman_sched::plugin::Failure;
 use karman_types::{ErrorKind, NodeId, TaskError, TaskId};
 use parking_lot::Mutex;
 use policy::Policy;
@@ -22,18 +23,17 @@ use std::time::{Duration, Instant};
 const MOST_CALLS: u32 = 2;
 /// The same of accepted tasks: while all providers are busy, each that waits asks again and again.
 const MOST_TASKS: u32 = 20;
-/// The same of those for which the policy of a plugin failed: each is told of, as long as they are few.
-const MOST_FAILURES: u32 = 20;
 
 /// The policy, and what it goes by.
 pub(crate) struct Routes {
     policy: Policy,
+    node: Weak<Inner>,
     started: Instant,
     seen: Mutex<Seen>,
     demand: Mutex<Demand>,
     calls: Mutex<Sample>,
     tasks: Mutex<Sample>,
-    failures: Mutex<Sample>,
+    news: News,
     decisions: Decisions,
 }
 
@@ -84,13 +84,14 @@ impl Node {
 impl Routes {
     pub(super) fn new(runtime: &Runtime, decisions: Decisions, node: Weak<Inner>) -> Self {
         Self {
-            policy: Policy::named(&runtime.config().policies.route, node),
+            policy: Policy::named(&runtime.config().policies.route),
+            node,
             started: Instant::now(),
             seen: Mutex::default(),
             demand: Mutex::new(Demand::new(runtime.config().policies.replicas.get().into())),
             calls: Mutex::new(Sample::of(MOST_CALLS)),
             tasks: Mutex::new(Sample::of(MOST_TASKS)),
-            failures: Mutex::new(Sample::of(MOST_FAILURES)),
+            news: News::default(),
             decisions,
         }
     }
@@ -156,7 +157,8 @@ impl Routes {
         }
         let takers = found.iter().map(|provider| self.taker(mesh, task, provider));
         let takers = takers.collect();
-        let picked = self.policy.pick(self.started.elapsed(), task, takers).await;
+        let now = self.started.elapsed();
+        let picked = self.policy.pick(&self.node, now, task, takers).await;
         let mut found: Vec<Option<Provider>> = found.into_iter().map(Some).collect();
         let order = picked.order.iter();
         let providers = order.filter_map(|place| found[*place].take()).collect();
@@ -179,9 +181,7 @@ impl Routes {
     fn is_written(&self, picked: &Picked, sample: Option<&Mutex<Sample>>) -> bool {
         let second = self.started.elapsed().as_secs();
         let sampled = sample.is_some_and(|sample| sample.lock().takes(second));
-        let is_news = |failure: &Failure| !matches!(failure, Failure::Paused { .. } | Failure::NotHere);
-        let failed = picked.failed().filter(|failed| is_news(&failed.failure));
-        let failed = failed.filter(|_| self.failures.lock().takes(second));
+        let failed = self.news.of(second, picked.failed());
         if let Some(failed) = &failed {
             tracing::warn!(policy = picked.policy(), task = picked.task, "{failed}");
         }
@@ -313,28 +313,6 @@ fn learn(
     }
 }
 
-/// Takes the first few of each second.
-pub(super) struct Sample {
-    most: u32,
-    second: u64,
-    taken: u32,
-}
-
-impl Sample {
-    pub(super) const fn of(most: u32) -> Self {
-        let (second, taken) = (0, 0);
-        Self { most, second, taken }
-    }
-
-    pub(super) fn takes(&mut self, second: u64) -> bool {
-        if self.second != second {
-            (self.second, self.taken) = (second, 0);
-        }
-        self.taken = self.taken.saturating_add(1);
-        self.taken <= self.most
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -355,14 +333,5 @@ mod tests {
         assert_eq!(known(&[Err(&of_home)]), (None, None));
         assert_eq!(known(&[Err(&away)]), (None, Some(Duration::ZERO)));
         assert_eq!(known(&[Err(&away), Ok(())]), (Some(now), None));
-    }
-
-    #[test]
-    fn the_first_few_of_a_second_are_written_down() {
-        for most in [MOST_CALLS, MOST_TASKS, MOST_FAILURES] {
-            let mut sample = Sample::of(most);
-            let mut taken = |second| (0..100).filter(|_| sample.takes(second)).count();
-            assert_eq!([taken(0), taken(7), taken(8)], [most as usize; 3]);
-        }
     }
 }

@@ -3,13 +3,13 @@
 //! A call, or an accepted task that nobody has planned, can often be run by several nodes. A [`Route`] says in which order they are
 //! tried, by what is known of each ([`Taker`]): how far it is and how busy, what this task took there lately, and whether it did not
 //! answer; [`Seen`] remembers the last two. A route goes by what it is shown and by nothing else, so that a decision ([`Picked`]) that is
-//! written down with what was known can be made again. What a plugin brings ([`Brought`]) implements the same trait, [`Router`].
+//! written down with what was known can be made again. So is one that a plugin makes ([`crate::plugin::ByName::decide`]).
 //!
 //! | file | what |
 //! |---|---|
 //! | `taker` | what is known of a provider |
 //! | `route` | the policies |
-//! | `brought` | whatever a plugin brings, with the default in reserve |
+//! | `brought` | what a plugin says, and that it can be; the default where it cannot |
 //! | `seen` | what calls took lately, and who did not answer |
 //! | `picked` | a decision, and why |
 //! | `demand` | how many nodes should offer a task |
@@ -41,20 +41,9 @@ mod taker;
 #[cfg(test)]
 mod tests;
 
-pub use brought::{Brought, ByPlugin, Order};
+pub use brought::Order;
 pub use demand::{Demand, TaskDemand};
 pub use picked::Picked;
 pub use route::Route;
 pub use seen::{Lately, Seen};
 pub use taker::Taker;
-
-use std::time::Duration;
-
-/// A policy that says in which order the providers of a call are tried.
-pub trait Router {
-    /// By which nodes and logs name it.
-    fn name(&self) -> &str;
-
-    /// Puts the providers of a task in order. `now` is since some start.
-    fn pick(&mut self, now: Duration, task: &str, takers: Vec<Taker>) -> Picked;
-}

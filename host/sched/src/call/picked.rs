@@ -1,7 +1,7 @@
 use super::route::{fastest, takes};
-use super::{ByPlugin, Route, Taker};
+use super::{Route, Taker};
 use crate::Why;
-use crate::plugin::{Failed, Guests, PolicyPlugin};
+use crate::plugin::{ByPlugin, Failed, Guests, PolicyPlugin};
 use karman_types::{NodeId, format_duration};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
@@ -40,7 +40,7 @@ impl Picked {
     /// The plugin that it takes, which is not here.
     pub fn again(&self, guests: Option<&dyn Guests>) -> Result<Self, &PolicyPlugin> {
         match &self.by_plugin {
-            Some(by_plugin) => by_plugin.again(guests, (self.task.as_str(), self.takers.as_slice())),
+            Some(by_plugin) => by_plugin.again(guests, (self.task.clone(), self.takers.clone())),
             None => Ok(Self::by(self.route, self.task.as_str(), self.takers.clone())),
         }
     }

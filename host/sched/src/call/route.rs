@@ -1,4 +1,4 @@
-use super::{Picked, Router, Taker};
+use super::Taker;
 use crate::route::expected;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
@@ -80,16 +80,6 @@ impl Route {
             }
             Self::LeastLoaded => (taker.load(), Duration::ZERO),
         }
-    }
-}
-
-impl Router for Route {
-    fn name(&self) -> &str {
-        Self::name(*self)
-    }
-
-    fn pick(&mut self, _: Duration, task: &str, takers: Vec<Taker>) -> Picked {
-        Picked::by(*self, task, takers)
     }
 }
 

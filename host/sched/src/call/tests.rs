@@ -1,6 +1,7 @@
 use super::*;
 use karman_types::NodeId;
 use proptest::prelude::*;
+use std::time::Duration;
 
 fn millis(millis: u64) -> Duration {
     Duration::from_millis(millis)

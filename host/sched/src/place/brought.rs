@@ -1,21 +1,18 @@
 use super::draft::Draft;
 use super::{Decision, Fate, Fleet, Job, Place, Reason};
-use crate::plugin::Strikes;
-use crate::plugin::{During, Failed, Failure, Guests, PolicyPlugin, words_of};
+use crate::plugin::{ByName, Failed, Failure, Guests, PolicyPlugin, words_of};
 use std::collections::BTreeMap;
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
 /// A policy that a plugin brings, with FATE in reserve: where it fails, that decides, and the failure is told ([`Brought::failures`]).
 ///
-/// It is asked with the jobs and the fleet, in an instance of its own each time, so that nothing else counts. What is expected of a task
-/// where it goes is reckoned here, as for every other policy. One that has failed three times in a row is not asked for ten seconds.
+/// It is asked [by name](ByName) with the jobs and the fleet. What is expected of a task where it goes is reckoned here, as for every
+/// other policy. Studies ask it; nodes place a step at a time ([`super::Placed`]).
+#[derive(Debug)]
 pub struct Brought {
-    plugin: PolicyPlugin,
-    guests: Arc<dyn Guests>,
+    policy: ByName,
     reserve: Fate,
-    strikes: Strikes,
     failures: Vec<Failed>,
 }
 
@@ -35,11 +32,11 @@ pub struct Placement {
 impl Brought {
     /// The policy of a plugin.
     pub fn new(plugin: PolicyPlugin, guests: Arc<dyn Guests>) -> Self {
+        let mut policy = ByName::new(plugin.name.clone());
+        policy.set_plugin(Some((plugin, guests)));
         Self {
-            plugin,
-            guests,
+            policy,
             reserve: Fate::default(),
-            strikes: Strikes::default(),
             failures: Vec::new(),
         }
     }
@@ -48,50 +45,33 @@ impl Brought {
     pub fn failures(&mut self) -> Vec<Failed> {
         std::mem::take(&mut self.failures)
     }
-
-    fn ask(&self, since: Duration, now: f64, jobs: &[Job], fleet: &Fleet) -> Result<Vec<Decision>, Failure> {
-        self.strikes.check(since)?;
-        let placements = self.guests.place(&self.plugin, now, jobs, fleet)?;
-        decided(now, jobs, fleet, placements)
-    }
 }
 
 impl Place for Brought {
     fn name(&self) -> &str {
-        &self.plugin.name
+        self.policy.name()
     }
 
     fn place(&mut self, now: f64, jobs: &[Job], fleet: &Fleet) -> Vec<Decision> {
         let since = Duration::try_from_secs_f64(now).unwrap_or_default();
-        let decided = self.ask(since, now, jobs, fleet);
-        self.strikes.count(since, decided.as_ref().err());
-        decided.unwrap_or_else(|failure| {
-            self.failures.push(Failed {
-                plugin: self.plugin.to_string(),
-                during: During::Choose,
-                failure,
-            });
+        let asked = self
+            .policy
+            .ask(since, |plugin, guests| asked((plugin, guests), now, jobs, fleet));
+        asked.unwrap_or_else(|failure| {
+            self.failures.push(self.policy.failed(failure));
             self.reserve.place(now, jobs, fleet)
         })
     }
 }
 
-impl fmt::Debug for Brought {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Brought")
-            .field("plugin", &self.plugin)
-            .field("strikes", &self.strikes)
-            .finish_non_exhaustive()
-    }
-}
-
-/// What a plugin decided, if it can be, with what is expected of each task.
-pub(super) fn decided(
+/// Where a plugin has tasks go, if they can, with what is expected of each.
+pub(super) fn asked(
+    (plugin, guests): (&PolicyPlugin, &dyn Guests),
     now: f64,
     jobs: &[Job],
     fleet: &Fleet,
-    placements: Vec<Placement>,
 ) -> Result<Vec<Decision>, Failure> {
+    let placements = guests.place(plugin, now, jobs, fleet)?;
     let mut draft = Draft::new(fleet, jobs, now);
     let by_id = |(job, task): (usize, usize)| ((jobs[job].id, task), job);
     let mut waiting: BTreeMap<(u64, usize), usize> = draft.ready().into_iter().map(by_id).collect();
@@ -124,44 +104,12 @@ pub(super) fn decided(
 mod tests {
     use super::*;
     use crate::place::{Component, Mode, Node, State, Task};
-    use crate::select::{self, Guest};
-    use karman_types::{ByteSize, Digest, NodeId, Slo};
-    use std::sync::atomic::{AtomicUsize, Ordering};
-
-    /// Answers the same whatever it is asked, and counts how often that is.
-    struct Says(Result<Vec<Placement>, Failure>, AtomicUsize);
-
-    impl Guests for Says {
-        fn has(&self, _: &PolicyPlugin) -> bool {
-            true
-        }
-
-        fn start(
-            &self,
-            plugin: &PolicyPlugin,
-            _: &[select::Task],
-            _: &Slo,
-            _: Option<&[u8]>,
-        ) -> Result<Box<dyn Guest>, Failure> {
-            Err(Failure::Missing { id: plugin.id })
-        }
-
-        fn place(&self, _: &PolicyPlugin, _: f64, _: &[Job], _: &Fleet) -> Result<Vec<Placement>, Failure> {
-            self.1.fetch_add(1, Ordering::Relaxed);
-            self.0.clone()
-        }
-    }
+    use crate::plugin::testing::{Says, plugin, trap};
+    use karman_types::NodeId;
 
     fn says(said: Result<Vec<Placement>, Failure>) -> (Brought, Arc<Says>) {
-        let plugin = PolicyPlugin {
-            name: "says".into(),
-            version: "1.0.0".into(),
-            id: Digest::of(b"says"),
-            fuel: 1000,
-            memory: ByteSize::mib(1),
-        };
-        let guests = Arc::new(Says(said, AtomicUsize::new(0)));
-        (Brought::new(plugin, guests.clone()), guests)
+        let guests = Says::place(said);
+        (Brought::new(plugin(), guests.clone()), guests)
     }
 
     fn placement(job: u64, task: usize, node: usize) -> Placement {
@@ -252,16 +200,13 @@ mod tests {
 
     #[test]
     fn one_that_fails_again_and_again_is_left_alone_for_a_while() {
-        let trap = Failure::Trapped {
-            trap: "unreachable".into(),
-        };
-        let (mut policy, guests) = says(Err(trap));
+        let (mut policy, guests) = says(Err(trap()));
         for _ in 0..9 {
             policy.place(1.0, &jobs(), &fleet());
         }
-        assert_eq!(guests.1.load(Ordering::Relaxed), 3);
+        assert_eq!(guests.asked(), 3);
         assert_eq!(policy.failures().len(), 9);
         policy.place(11.5, &jobs(), &fleet());
-        assert_eq!(guests.1.load(Ordering::Relaxed), 4);
+        assert_eq!(guests.asked(), 4);
     }
 }

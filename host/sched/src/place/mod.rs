@@ -94,7 +94,7 @@ pub use known::{Known, Situation};
 pub use kubernetes::Kubernetes;
 pub use least_loaded::LeastLoaded;
 pub use list::{Binding, Order};
-pub use placed::{ByName, Placed};
+pub use placed::Placed;
 pub use residency_first::ResidencyFirst;
 pub use round_robin::RoundRobin;
 pub use triage::{Triage, TriageSettings};

@@ -1,17 +1,13 @@
 #[cfg(test)]
 mod tests;
 
-use super::brought::decided;
+use super::brought::asked;
 use super::{BuiltIn, Candidate, Decision, Reason, Situation};
 use crate::Why;
-use crate::call::ByPlugin;
-use crate::plugin::Strikes;
-use crate::plugin::{Failed, Failure, Guests, PolicyPlugin};
+use crate::plugin::{ByPlugin, Decided, Failed, Failure, Guests, PolicyPlugin};
 use karman_types::{NodeId, format_duration};
 use serde::{Deserialize, Serialize};
-use std::fmt;
 use std::slice;
-use std::sync::Arc;
 use std::time::Duration;
 
 /// Where a step of a workflow goes, with all that it was decided by.
@@ -45,19 +41,10 @@ impl Placed {
     /// The plugin that it takes, which is not here.
     pub fn again(&self, guests: Option<&dyn Guests>) -> Result<Self, &PolicyPlugin> {
         let known = self.known.clone();
-        let Some(ByPlugin { name, plugin, said }) = &self.by_plugin else {
-            return Ok(Self::by(self.policy, known));
-        };
-        let decided = match (plugin, said) {
-            // That is of the past, and not for the plugin to say again.
-            (_, Err(failure)) if failure.is_of_the_node() => Err(failure.clone()),
-            (None, _) => Err(Failure::NotHere),
-            (Some(plugin), _) => {
-                let guests = guests.filter(|guests| guests.has(plugin)).ok_or(plugin)?;
-                asked(plugin, guests, &known)
-            }
-        };
-        Ok(placed((name.clone(), plugin.clone()), decided, known))
+        match &self.by_plugin {
+            Some(by_plugin) => by_plugin.again(guests, known),
+            None => Ok(Self::by(self.policy, known)),
+        }
     }
 
     /// By which name the policy is known.
@@ -168,65 +155,42 @@ fn time(seconds: f64) -> String {
     format_duration(Duration::try_from_secs_f64(seconds).unwrap_or_default())
 }
 
-/// The policy that a plugin of this name brings, with FATE in reserve: where it fails, that decides, and the decision says so.
-///
-/// It is asked in an instance of its own each time, so that nothing counts but what is known. One that has failed three times in a row
-/// is not asked for ten seconds.
-pub struct ByName {
-    name: String,
-    plugin: Option<(PolicyPlugin, Arc<dyn Guests>)>,
-    strikes: Strikes,
-}
+/// By a plugin that places. What it cannot, [`BuiltIn::default`] does.
+impl Decided for Placed {
+    type Known = Situation;
+    /// Where the step goes; nothing where the plugin does not say.
+    type Answer = Option<Decision>;
 
-impl ByName {
-    /// The policy of this name. FATE decides until there is a [plugin](Self::set_plugin).
-    pub fn new(name: impl Into<String>) -> Self {
-        Self {
-            name: name.into(),
-            plugin: None,
-            strikes: Strikes::default(),
-        }
-    }
-
-    /// Its name.
-    pub fn name(&self) -> &str {
-        &self.name
-    }
-
-    /// The plugin that brings it now.
-    pub fn plugin(&self) -> Option<&PolicyPlugin> {
-        self.plugin.as_ref().map(|(plugin, _)| plugin)
-    }
-
-    /// From now on this plugin brings it, or none. What another one did is not held against it.
-    pub fn set_plugin(&mut self, plugin: Option<(PolicyPlugin, Arc<dyn Guests>)>) {
-        *self = Self {
-            plugin,
-            ..Self::new(std::mem::take(&mut self.name))
+    fn ask(
+        known: &Situation,
+        plugin: &PolicyPlugin,
+        guests: &dyn Guests,
+    ) -> Result<(Option<Decision>, String), Failure> {
+        known.check().map_err(|error| Failure::Host {
+            why: error.to_string(),
+        })?;
+        let jobs = slice::from_ref(&known.job);
+        let decision = asked((plugin, guests), 0.0, jobs, &known.fleet)?
+            .into_iter()
+            .next();
+        let because = match &decision {
+            Some(Decision {
+                reason: Reason::Said(words),
+                ..
+            }) => words.clone(),
+            _ => String::new(),
         };
+        Ok((decision, because))
     }
 
-    /// Places a step. `now` is since some start.
-    pub fn place(&mut self, now: Duration, known: Situation) -> Placed {
-        let decided = self.ask(now, &known);
-        self.strikes.count(now, decided.as_ref().err());
-        placed((self.name.clone(), self.plugin().cloned()), decided, known)
-    }
-
-    fn ask(&self, now: Duration, known: &Situation) -> Result<Option<Decision>, Failure> {
-        let (plugin, guests) = self.plugin.as_ref().ok_or(Failure::NotHere)?;
-        self.strikes.check(now)?;
-        asked(plugin, &**guests, known)
-    }
-}
-
-impl fmt::Debug for ByName {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ByName")
-            .field("name", &self.name)
-            .field("plugin", &self.plugin())
-            .field("strikes", &self.strikes)
-            .finish_non_exhaustive()
+    fn made(known: Situation, answer: Option<Option<Decision>>, by_plugin: ByPlugin) -> Self {
+        let reserve = BuiltIn::default();
+        Self {
+            policy: reserve,
+            by_plugin: Some(by_plugin),
+            decision: answer.unwrap_or_else(|| decision(reserve, &known)),
+            known,
+        }
     }
 }
 
@@ -236,40 +200,4 @@ fn decision(policy: BuiltIn, known: &Situation) -> Option<Decision> {
     let jobs = slice::from_ref(&known.job);
     let decisions = policy.policy().place(0.0, jobs, &known.fleet);
     decisions.into_iter().find(|decision| decision.task == 0)
-}
-
-/// What a plugin says of it, if that can be.
-fn asked(plugin: &PolicyPlugin, guests: &dyn Guests, known: &Situation) -> Result<Option<Decision>, Failure> {
-    known.check().map_err(|error| Failure::Host {
-        why: error.to_string(),
-    })?;
-    let jobs = slice::from_ref(&known.job);
-    let placements = guests.place(plugin, 0.0, jobs, &known.fleet)?;
-    let decisions = decided(0.0, jobs, &known.fleet, placements)?;
-    Ok(decisions.into_iter().next())
-}
-
-fn placed(
-    (name, plugin): (String, Option<PolicyPlugin>),
-    decided: Result<Option<Decision>, Failure>,
-    known: Situation,
-) -> Placed {
-    let reserve = BuiltIn::default();
-    let words = |decision: &Decision| match &decision.reason {
-        Reason::Said(words) => words.clone(),
-        _ => String::new(),
-    };
-    let (decision, said) = match decided {
-        Ok(decision) => {
-            let said = decision.as_ref().map(words).unwrap_or_default();
-            (decision, Ok(said))
-        }
-        Err(failure) => (decision(reserve, &known), Err(failure)),
-    };
-    Placed {
-        policy: reserve,
-        by_plugin: Some(ByPlugin { name, plugin, said }),
-        known,
-        decision,
-    }
 }

@@ -8,7 +8,7 @@ const PAUSE: Duration = Duration::from_secs(10);
 
 /// How often a policy that a plugin brings has failed one time after the other, and whether it is asked now. Times are since some start.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Strikes {
+pub(super) struct Strikes {
     /// Failures of its own since it last decided.
     in_a_row: u32,
     /// Until then it is not asked.
@@ -17,7 +17,7 @@ pub(crate) struct Strikes {
 
 impl Strikes {
     /// Whether it is asked now.
-    pub(crate) fn check(&self, now: Duration) -> Result<(), Failure> {
+    pub(super) fn check(&self, now: Duration) -> Result<(), Failure> {
         match now < self.paused {
             true => Err(Failure::Paused {
                 failures: self.in_a_row,
@@ -28,7 +28,7 @@ impl Strikes {
     }
 
     /// It has decided, or failed. What was not its own fault is not held against it.
-    pub(crate) fn count(&mut self, now: Duration, failure: Option<&Failure>) {
+    pub(super) fn count(&mut self, now: Duration, failure: Option<&Failure>) {
         match failure {
             None => self.in_a_row = 0,
             Some(failure) if failure.is_of_the_node() => {}

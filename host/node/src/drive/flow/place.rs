@@ -4,16 +4,16 @@
 mod policy;
 
 use crate::config::PoliciesConfig;
+use crate::drive::brought::News;
 use crate::drive::decisions::wall_ms;
 use crate::drive::model_tasks;
 use crate::drive::providers::runs_here;
-use crate::drive::routes::Sample;
+use crate::drive::sample::Sample;
 use crate::drive::tasks::{Inner, Tasks};
 use karman_mesh::{Mesh, Provider};
 use karman_sched::flow::{Call, Event};
 use karman_sched::log::Entry;
 use karman_sched::place::{Ahead, Known, Need, Placed, Situation};
-use karman_sched::plugin::Failure;
 use karman_types::{NodeId, Offer, TaskError, TaskId, Workflow};
 use parking_lot::Mutex;
 use policy::Policy;
@@ -25,8 +25,6 @@ use std::time::{Duration, Instant};
 
 /// Decisions in one second that are written down: while all nodes are busy, each step that waits is placed again and again.
 const MOST_LOGGED: u32 = 20;
-/// The same of those for which the policy of a plugin has failed.
-const MOST_FAILURES: u32 = 20;
 /// Nodes that a policy is shown besides this one: the first ones in the order in which calls go.
 const MOST_NODES: usize = 64;
 
@@ -36,7 +34,7 @@ pub(super) struct Places {
     /// By the key under which they are accepted tasks.
     steps: Mutex<HashMap<Arc<str>, Arc<Placing>>>,
     logged: Mutex<Sample>,
-    failures: Mutex<Sample>,
+    news: News,
 }
 
 /// A step that is to be placed.
@@ -64,7 +62,7 @@ impl Default for Places {
             policy: Policy::default(),
             steps: Mutex::default(),
             logged: Mutex::new(Sample::of(MOST_LOGGED)),
-            failures: Mutex::new(Sample::of(MOST_FAILURES)),
+            news: News::default(),
         }
     }
 }
@@ -281,9 +279,7 @@ impl Places {
     fn is_logged(&self, tasks: &Inner, placed: &Placed) -> bool {
         let second = tasks.now().0 / 1000;
         let sampled = self.logged.lock().takes(second);
-        let is_news = |failure: &Failure| !matches!(failure, Failure::Paused { .. } | Failure::NotHere);
-        let failed = placed.failed().filter(|failed| is_news(&failed.failure));
-        let failed = failed.filter(|_| self.failures.lock().takes(second));
+        let failed = self.news.of(second, placed.failed());
         if let Some(failed) = &failed {
             tracing::warn!(policy = placed.policy(), step = placed.known.step, "{failed}");
         }

@@ -2,6 +2,7 @@
 
 use super::Flows;
 use super::choosers::Choosers;
+use crate::drive::brought::Kind;
 use crate::drive::tasks::Inner;
 use crate::services::store_error;
 use karman_engine::Plugin;
@@ -13,6 +14,14 @@ use karman_sched::plugin::{Failure, Guests, PolicyPlugin};
 use karman_sched::select::{Brought, BuiltIn, Guest, SelectError, Task};
 use karman_types::{Digest, Slo, TaskError};
 use std::sync::{Arc, Weak};
+
+/// Policies that choose who does a task.
+const SELECTS: Kind = Kind {
+    key: "select",
+    does: "",
+    of: Plugin::select_policy,
+    others: BuiltIn::names,
+};
 
 /// A policy that was named.
 pub(super) enum Named {
@@ -30,18 +39,7 @@ pub(super) fn named(tasks: &Inner, name: Option<&str>) -> Result<Named, TaskErro
     if let Ok(policy) = name.parse() {
         return Ok(Named::BuiltIn(policy));
     }
-    let slot = tasks.plugins.find(name).map_err(|_| {
-        TaskError::unavailable(format!("this node has no policy `{name}`"))
-            .with_field("select")
-            .with_hint(format!(
-                "`karman deploy` the plugin that brings it, or name one of {}",
-                BuiltIn::names()
-            ))
-    })?;
-    let plugin = slot.current();
-    let policy = plugin
-        .select_policy()
-        .map_err(|error| error.with_field("select"))?;
+    let (plugin, policy) = SELECTS.brought_by(name, tasks.plugins.find(name))?;
     Ok(Named::Brought(plugin, policy))
 }
 
@@ -97,9 +95,15 @@ impl Instances {
         })
     }
 
-    /// Whether there is a place again: somebody else has given up its own.
-    fn make_room(&self) -> bool {
-        self.choosers.upgrade().is_some_and(|all| all.rest_one())
+    /// What comes of asking for an instance: again, as long as somebody else gives up the place that it takes.
+    fn with_room<T>(&self, ask: impl Fn(&Policies) -> Result<T, Failure>) -> Result<T, Failure> {
+        let make_room = || self.choosers.upgrade().is_some_and(|all| all.rest_one());
+        loop {
+            match ask(&self.policies) {
+                Err(Failure::Busy { .. }) if make_room() => {}
+                asked => return asked,
+            }
+        }
     }
 }
 
@@ -115,21 +119,11 @@ impl Guests for Instances {
         slo: &Slo,
         state: Option<&[u8]>,
     ) -> Result<Box<dyn Guest>, Failure> {
-        loop {
-            match self.policies.start(plugin, tasks, slo, state) {
-                Err(Failure::Busy { .. }) if self.make_room() => {}
-                started => return started,
-            }
-        }
+        self.with_room(|policies| policies.start(plugin, tasks, slo, state))
     }
 
     fn order(&self, plugin: &PolicyPlugin, task: &str, takers: &[Taker]) -> Result<Order, Failure> {
-        loop {
-            match self.policies.order(plugin, task, takers) {
-                Err(Failure::Busy { .. }) if self.make_room() => {}
-                ordered => return ordered,
-            }
-        }
+        self.with_room(|policies| policies.order(plugin, task, takers))
     }
 
     fn place(
@@ -139,12 +133,7 @@ impl Guests for Instances {
         jobs: &[Job],
         fleet: &Fleet,
     ) -> Result<Vec<Placement>, Failure> {
-        loop {
-            match self.policies.place(plugin, now, jobs, fleet) {
-                Err(Failure::Busy { .. }) if self.make_room() => {}
-                placed => return placed,
-            }
-        }
+        self.with_room(|policies| policies.place(plugin, now, jobs, fleet))
     }
 }
 

@@ -1,11 +1,13 @@
 //! Decisions that are told, made again, and left to others.
 
+use super::super::Placement;
 use super::super::known::tests::{ahead, known, millis};
-use super::super::{Fleet, Job, Placement};
 use super::*;
 use crate::log::{Entry, explain, replay, replay_with};
-use crate::select::{Guest, Task};
-use karman_types::{ByteSize, Digest, Slo, TaskId};
+use crate::plugin::ByName;
+use crate::plugin::testing::{Says, plugin};
+use karman_types::TaskId;
+use std::sync::Arc;
 
 /// The node that places does not hold what the step takes; of two that do, the second is nearer.
 fn situation() -> Situation {
@@ -23,41 +25,8 @@ fn request() -> TaskId {
     TaskId::from_parts(4, 4)
 }
 
-/// Answers the same whatever it is asked.
-struct Says(Result<Vec<Placement>, Failure>);
-
-impl Guests for Says {
-    fn has(&self, _: &PolicyPlugin) -> bool {
-        true
-    }
-
-    fn start(
-        &self,
-        plugin: &PolicyPlugin,
-        _: &[Task],
-        _: &Slo,
-        _: Option<&[u8]>,
-    ) -> Result<Box<dyn Guest>, Failure> {
-        Err(Failure::Missing { id: plugin.id })
-    }
-
-    fn place(&self, _: &PolicyPlugin, _: f64, _: &[Job], _: &Fleet) -> Result<Vec<Placement>, Failure> {
-        self.0.clone()
-    }
-}
-
-fn says(said: Result<Vec<Placement>, Failure>) -> (ByName, Arc<dyn Guests>) {
-    let plugin = PolicyPlugin {
-        name: "says".into(),
-        version: "1.0.0".into(),
-        id: Digest::of(b"says"),
-        fuel: 1000,
-        memory: ByteSize::mib(1),
-    };
-    let guests: Arc<dyn Guests> = Arc::new(Says(said));
-    let mut policy = ByName::new("says");
-    policy.set_plugin(Some((plugin, guests.clone())));
-    (policy, guests)
+fn place(policy: &mut ByName) -> Placed {
+    policy.decide(millis(1), situation())
 }
 
 fn to(node: usize) -> Result<Vec<Placement>, Failure> {
@@ -123,7 +92,7 @@ fn where_nobody_can_take_it_it_goes_where_calls_go() {
         placed.told(),
         "where `one` runs: where a call of it goes because no node that can be reached holds what it takes"
     );
-    let told = says(Ok(Vec::new())).0.place(millis(1), situation()).told();
+    let told = place(&mut Says::place(Ok(Vec::new())).policy()).told();
     assert!(told.ends_with("the policy names no node for it now"), "{told}");
 }
 
@@ -144,8 +113,8 @@ fn where_every_core_is_busy_it_waits_for_the_best() {
 
 #[test]
 fn a_plugin_decides_and_where_it_cannot_the_default_does() {
-    let (mut policy, guests) = says(to(1));
-    let placed = policy.place(millis(1), situation());
+    let guests = Says::place(to(1));
+    let placed = place(&mut guests.policy());
     assert_eq!((placed.chosen(), placed.policy()), (Some(1), "says"));
     assert_eq!(
         placed.told(),
@@ -154,8 +123,8 @@ fn a_plugin_decides_and_where_it_cannot_the_default_does() {
     assert_eq!(placed.again(Some(&*guests)), Ok(placed.clone()));
     assert_eq!(placed.again(None).ok(), None);
     for said in [to(0), to(7), Err(Failure::Nobody)] {
-        let (mut policy, guests) = says(said);
-        let placed = policy.place(millis(1), situation());
+        let guests = Says::place(said);
+        let placed = place(&mut guests.policy());
         assert_eq!(placed.chosen(), Some(2));
         let told = placed.told();
         assert!(
@@ -164,7 +133,7 @@ fn a_plugin_decides_and_where_it_cannot_the_default_does() {
         );
         assert_eq!(placed.again(Some(&*guests)), Ok(placed.clone()));
     }
-    let placed = ByName::new("nobody").place(millis(1), situation());
+    let placed = place(&mut ByName::new("nobody"));
     assert_eq!(
         placed.failed().map(|failed| failed.failure),
         Some(Failure::NotHere)
@@ -174,13 +143,14 @@ fn a_plugin_decides_and_where_it_cannot_the_default_does() {
 
 #[test]
 fn what_comes_out_different_is_found() {
-    let (mut policy, guests) = says(to(1));
-    let mut placed = policy.place(millis(1), situation());
+    let guests = Says::place(to(1));
+    let mut placed = place(&mut guests.policy());
+    let guests: Arc<dyn Guests> = guests;
     let entry = |placed: &Placed| Entry::placed(1, request(), placed.clone());
-    assert_eq!(entry(&placed).plugin(), policy.plugin());
+    assert_eq!(entry(&placed).plugin(), Some(&plugin()));
     assert_eq!(replay([&entry(&placed)]).without_plugin[0].plugin, "says 1.0.0");
     assert!(replay_with([&entry(&placed)], &guests).holds());
-    let other = says(to(2)).1;
+    let other: Arc<dyn Guests> = Says::place(to(2));
     let replayed = replay_with([&entry(&placed)], &other);
     let moved = &replayed.replaced[0];
     assert!(!replayed.holds());

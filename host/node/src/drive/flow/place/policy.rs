@@ -1,17 +1,21 @@
 //! By which policy steps are placed: a built-in one, or one that a plugin of this node brings.
 
 use crate::config::AS_CALLS;
-use crate::drive::brought::Watch;
+use crate::drive::brought::{Brought, Kind};
 use crate::drive::tasks::Inner;
-use crate::services::blocking;
 use karman_engine::Plugin;
-use karman_sched::call::ByPlugin;
-use karman_sched::place::{BuiltIn, ByName, Placed, Situation};
-use karman_sched::plugin::Failure;
+use karman_sched::place::{BuiltIn, Placed, Situation};
 use karman_types::TaskError;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::Mutex;
+
+/// Policies that place steps.
+const PLACES: Kind = Kind {
+    key: "place",
+    does: " that places",
+    of: Plugin::place_policy,
+    others,
+};
 
 /// The policy that `node.toml` names.
 #[derive(Default)]
@@ -20,14 +24,7 @@ pub(super) enum Policy {
     #[default]
     AsCalls,
     BuiltIn(BuiltIn),
-    /// Who asks it waits for its turn, and takes no thread meanwhile.
-    Brought(Arc<Mutex<Brought>>),
-}
-
-/// The policy that a plugin of this name brings, whichever has it at the time.
-pub(super) struct Brought {
-    policy: ByName,
-    watch: Watch,
+    Brought(Brought),
 }
 
 impl Policy {
@@ -44,53 +41,20 @@ impl Policy {
             let says = format!("a node cannot place the steps of workflows by `{name}`: {why}");
             return Err(TaskError::invalid(says)
                 .with_field("policies.place")
-                .with_hint(others()));
+                .with_hint(format!("name one of {}", others())));
         }
-        Ok(Self::Brought(Arc::new(Mutex::new(Brought {
-            policy: ByName::new(name),
-            watch: Watch::default(),
-        }))))
+        Ok(Self::Brought(Brought::new(name, &PLACES)))
     }
 
     /// Places a step, where this is what places steps.
     pub(super) async fn place(&self, node: &Arc<Inner>, known: Situation) -> Option<Placed> {
-        let policy = match self {
-            Self::AsCalls => return None,
-            Self::BuiltIn(policy) => return Some(Placed::by(*policy, known)),
-            Self::Brought(policy) => policy,
-        };
-        let mut policy = policy.clone().lock_owned().await;
-        let name = policy.policy.name().to_owned();
-        let (node, shown) = (node.clone(), known.clone());
-        // Guests never run on the threads of the network.
-        let placed = blocking(move || Ok(policy.place(&node, shown))).await;
-        Some(placed.unwrap_or_else(|error| {
-            let why = error.message;
-            let by_plugin = ByPlugin {
-                name,
-                plugin: None,
-                said: Err(Failure::Host { why }),
-            };
-            Placed {
-                by_plugin: Some(by_plugin),
-                ..Placed::by(BuiltIn::default(), known)
+        match self {
+            Self::AsCalls => None,
+            Self::BuiltIn(policy) => Some(Placed::by(*policy, known)),
+            Self::Brought(policy) => {
+                let now = Duration::from_millis(node.now().0);
+                Some(policy.decide(Some(node.clone()), now, known).await)
             }
-        }))
-    }
-}
-
-impl Brought {
-    /// Blocks for as long as the plugin takes.
-    fn place(&mut self, node: &Inner, known: Situation) -> Placed {
-        self.look(node);
-        self.policy.place(Duration::from_millis(node.now().0), known)
-    }
-
-    /// Sees which plugin has the name now.
-    fn look(&mut self, node: &Inner) {
-        let known = (self.policy.name(), self.policy.plugin());
-        if let Some(found) = self.watch.change(node, known, Plugin::place_policy) {
-            self.policy.set_plugin(found);
         }
     }
 }
@@ -101,23 +65,15 @@ impl Brought {
 /// `unavailable` when the plugin that brings it is not, `invalid` when it brings none.
 pub(super) fn check(node: &Inner) -> Result<(), TaskError> {
     let name = &node.runtime.config().policies.place;
-    if !matches!(Policy::named(name)?, Policy::Brought(_)) {
-        return Ok(());
+    match Policy::named(name)? {
+        Policy::Brought(_) => PLACES.brought_by(name, node.plugins.named(name)).map(drop),
+        Policy::AsCalls | Policy::BuiltIn(_) => Ok(()),
     }
-    let slot = node.plugins.named(name).map_err(|_| {
-        TaskError::unavailable(format!("this node has no policy `{name}` that places"))
-            .with_field("place")
-            .with_hint(format!(
-                "`karman deploy` the plugin that brings it, or {}",
-                others()
-            ))
-    })?;
-    let brings = slot.current().place_policy().map(drop);
-    brings.map_err(|error| error.with_field("place"))
 }
 
+/// The policies that no plugin has to bring.
 fn others() -> String {
-    format!("name one of {AS_CALLS}, {}", BuiltIn::names())
+    format!("{AS_CALLS}, {}", BuiltIn::names())
 }
 
 #[cfg(test)]
