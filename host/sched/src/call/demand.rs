@@ -1,4 +1,4 @@
-use crate::route::{LaImrSettings, LoadLaw};
+use crate::route::{LaImrSettings, LoadLaw, Rate};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -40,8 +40,7 @@ pub struct TaskDemand {
 
 #[derive(Clone, Copy, Debug)]
 struct Of {
-    /// Calls in a second, smoothed, when it was last called.
-    rate: f64,
+    rate: Rate,
     called: Duration,
     service: Option<Service>,
     nodes: u32,
@@ -75,8 +74,8 @@ impl Demand {
                 return;
             }
         }
-        let known = self.tasks.entry(task.to_owned()).or_insert(Of {
-            rate: 0.0,
+        let known = self.tasks.entry(task.to_owned()).or_insert_with(|| Of {
+            rate: Rate::default(),
             called: now,
             service: None,
             nodes,
@@ -88,7 +87,7 @@ impl Demand {
     /// A call of a task comes that some node offers.
     pub fn called(&mut self, now: Duration, task: &str) {
         if let Some(known) = self.tasks.get_mut(task) {
-            known.rate = known.rate_at(now) + 1.0 / LaImrSettings::default().smoothing;
+            known.rate.comes(now, LaImrSettings::default().smoothing);
             known.called = now;
         }
     }
@@ -129,8 +128,7 @@ impl Demand {
 
 impl Of {
     fn rate_at(&self, now: Duration) -> f64 {
-        let passed = now.saturating_sub(self.called).as_secs_f64();
-        self.rate * (-passed / LaImrSettings::default().smoothing).exp()
+        self.rate.at(now, LaImrSettings::default().smoothing)
     }
 
     fn wanted(&self, now: Duration, most: u32) -> u32 {
@@ -138,10 +136,8 @@ impl Of {
         let Some(Service { seconds, .. }) = self.service.filter(|service| service.seconds > 0.0) else {
             return self.nodes.clamp(1, most);
         };
-        let (law, rate) = (LoadLaw::erlang(seconds), self.rate_at(now));
-        let limit = LaImrSettings::default().plan_for * seconds;
-        let keeps = |nodes: &u32| law.latency(rate, nodes.saturating_mul(self.cores)) <= limit;
-        (1..most).find(keeps).unwrap_or(most)
+        let law = LoadLaw::erlang(seconds);
+        LaImrSettings::default().wanted(&law, self.rate_at(now), (most, self.cores))
     }
 }
 

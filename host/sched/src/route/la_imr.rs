@@ -13,9 +13,7 @@ pub struct LaImr {
     pool: Pool,
     law: LoadLaw,
     settings: LaImrSettings,
-    /// Requests a second, smoothed.
-    rate: f64,
-    smoothed_at: Duration,
+    rate: Rate,
     /// Since when fewer replicas would do.
     enough_since: Option<Duration>,
 }
@@ -61,22 +59,42 @@ impl LaImr {
             pool,
             law,
             settings,
-            rate: 0.0,
-            smoothed_at: Duration::ZERO,
+            rate: Rate::default(),
             enough_since: None,
         })
     }
+}
 
-    /// Requests a second, smoothed.
-    pub const fn rate(&self) -> f64 {
-        self.rate
+impl LaImrSettings {
+    /// The fewest units, from 1 to `most` of `servers` each, by which requests that come at this rate take no longer than they may
+    /// ([`Self::plan_for`]).
+    pub(crate) fn wanted(&self, law: &LoadLaw, rate: f64, (most, servers): (u32, u32)) -> u32 {
+        let latency = self.plan_for * law.service;
+        let keeps = |units: &u32| law.latency(rate, units.saturating_mul(servers)) <= latency;
+        (1..most).find(keeps).unwrap_or(most)
+    }
+}
+
+/// Requests a second, smoothed: each counts the less the longer ago it came.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Serialize)]
+pub(crate) struct Rate {
+    /// When the last one came.
+    last: Duration,
+    /// What it was then.
+    then: f64,
+}
+
+impl Rate {
+    /// What it is now, smoothed over so many seconds.
+    pub(crate) fn at(&self, now: Duration, smoothing: f64) -> f64 {
+        let passed = now.saturating_sub(self.last).as_secs_f64();
+        self.then * (-passed / smoothing).exp()
     }
 
-    /// Has each request count the less the longer ago it came.
-    fn smooth(&mut self, now: Duration) {
-        let passed = now.saturating_sub(self.smoothed_at).as_secs_f64();
-        self.rate *= (-passed / self.settings.smoothing).exp();
-        self.smoothed_at = now;
+    /// A request comes.
+    pub(crate) fn comes(&mut self, now: Duration, smoothing: f64) {
+        self.then = self.at(now, smoothing) + 1.0 / smoothing;
+        self.last = now;
     }
 }
 
@@ -95,8 +113,7 @@ impl Router for LaImr {
     }
 
     fn route(&mut self, view: &View) -> Routed {
-        self.smooth(view.now);
-        self.rate += 1.0 / self.settings.smoothing;
+        self.rate.comes(view.now, self.settings.smoothing);
         let service = self.law.service;
         let expected = expected(service, view.replicas, view.here);
         let limit = self.settings.route_over * service;
@@ -108,9 +125,8 @@ impl Router for LaImr {
     }
 
     fn desired(&mut self, view: &View) -> u32 {
-        self.smooth(view.now);
-        let latency = self.settings.plan_for * self.law.service;
-        let wanted = self.law.replicas_for(self.rate, latency, self.pool.most);
+        let rate = self.rate.at(view.now, self.settings.smoothing);
+        let wanted = self.settings.wanted(&self.law, rate, (self.pool.most, 1));
         let have = self.pool.clamp(f64::from(view.replicas + view.starting));
         if wanted >= have {
             self.enough_since = None;
@@ -172,19 +188,25 @@ mod tests {
         assert_eq!(silent(&mut router, 150.0, 4), 3);
     }
 
+    #[test]
+    fn where_no_number_would_do_as_many_as_may_be_are_wanted() {
+        let wanted = LaImrSettings::default().wanted(&LoadLaw::erlang(0.5), 1e9, (7, 1));
+        assert_eq!(wanted, 7);
+    }
+
     /// The rate that is known on average while gaps between requests are these shares of the mean one.
-    fn mean_rate(rate: f64, mut gap: impl FnMut() -> f64) -> f64 {
-        let mut router = la_imr();
+    fn mean_rate(per_second: f64, mut gap: impl FnMut() -> f64) -> f64 {
+        let (mut rate, smoothing) = (Rate::default(), LaImrSettings::default().smoothing);
         let (mut next, mut sum, mut looks) = (0.0, 0.0, 0.0);
         // Out of step with requests that come in a beat.
         let mut look = 60.0;
         while looks < 2000.0 {
             while next < look {
-                router.route(&view(next, 1, 0));
-                next += gap() / rate;
+                rate.comes(Duration::from_secs_f64(next), smoothing);
+                next += gap() / per_second;
             }
-            router.desired(&view(look, 1, 0));
-            (sum, looks, look) = (sum + router.rate(), looks + 1.0, look + 9.731);
+            sum += rate.at(Duration::from_secs_f64(look), smoothing);
+            (looks, look) = (looks + 1.0, look + 9.731);
         }
         sum / looks
     }

@@ -93,13 +93,6 @@ impl LoadLaw {
         self.service + self.scale * self.service * self.wait(rate, replicas)
     }
 
-    /// The fewest replicas, up to `most`, with which a request takes no longer than this in the mean; `most` if none does.
-    pub fn replicas_for(&self, rate: f64, latency: f64, most: u32) -> u32 {
-        (1..most)
-            .find(|replicas| self.latency(rate, *replicas) <= latency)
-            .unwrap_or(most)
-    }
-
     /// In service times, before it is scaled.
     fn wait(&self, rate: f64, replicas: u32) -> f64 {
         let load = self.load(rate, replicas);
@@ -257,7 +250,6 @@ mod tests {
         // M/M/1: service over what is free.
         assert!((LoadLaw::erlang(0.5).latency(1.0, 1) - 1.0).abs() < 1e-12);
         assert_eq!(LoadLaw::erlang(0.5).latency(2.0, 1), f64::INFINITY);
-        assert_eq!(LoadLaw::erlang(0.5).replicas_for(1e9, 1.0, 7), 7);
     }
 
     proptest! {

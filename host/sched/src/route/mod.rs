@@ -24,8 +24,8 @@ mod law;
 
 pub use constant::Constant;
 pub use hpa::{Hpa, HpaSettings};
-pub(crate) use la_imr::expected;
 pub use la_imr::{LaImr, LaImrSettings};
+pub(crate) use la_imr::{Rate, expected};
 pub use latency_triggered::{LatencySettings, LatencyTriggered};
 pub use law::{Calibration, Discipline, LawError, LoadLaw, leave_one_out};
 
