@@ -2,7 +2,7 @@
 //! what changed are arguments, decisions are return values; so the policy that a node asks is that of a study, and where they drive it, of
 //! the simulator ([`select`], [`serve`]) and of a replay ([`select`], [`call`], [`place`]).
 //!
-//! Not all that is studied is asked by a node: of [`route`] it takes the latency law and the numbers that go with it, for its [`call`]s;
+//! Not all that is studied is asked by a node: of [`tier`] it takes the latency law and the numbers that go with it, for its [`call`]s;
 //! of [`place`] what a [`BuiltIn`](place::BuiltIn) does not refuse, so not [`Haf`](place::Haf); and of [`partition`] it does not plan what
 //! is left of a request ([`Replanner::resume`](partition::Replanner::resume), [`rescue`](partition::Replanner::rescue)).
 //!
@@ -14,7 +14,7 @@
 //! | [`partition`] | which cut: which layers of a model run where |
 //! | [`place`] | which node |
 //! | [`call`] | which provider a call goes to |
-//! | [`route`] | which tier serves a request, and how many replicas there are |
+//! | [`tier`] | which tier serves a request, and how many replicas there are |
 //! | [`serve`] | what runs next on a device that many models share |
 //! | [`flow`] | how far a workflow is, and what its coordinator does next |
 //! | [`log`] | nothing: it keeps decisions, so that they can be made again |
@@ -66,9 +66,9 @@ pub mod log;
 pub mod partition;
 pub mod place;
 pub mod plugin;
-pub mod route;
 pub mod select;
 pub mod serve;
+pub mod tier;
 mod why;
 
 pub use why::Why;

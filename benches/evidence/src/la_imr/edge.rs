@@ -2,7 +2,7 @@
 
 use super::registered::{Monitoring, System};
 use anyhow::{Context, Result};
-use karman_sched::route::{Measured, Router, View};
+use karman_sched::tier::{Measured, Router, View};
 use karman_sim::{
     Arrivals, Instant, Model, Quality, Sampler, Samples, Schedule, Shape, Simulation, Station, Streams,
     Telemetry, seconds,

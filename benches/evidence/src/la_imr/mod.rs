@@ -18,7 +18,7 @@ mod tune;
 
 use anyhow::Result;
 use edge::{Run, Trace, run as simulate};
-use karman_sched::route::{Calibration, Discipline, LoadLaw, leave_one_out};
+use karman_sched::tier::{Calibration, Discipline, LoadLaw, leave_one_out};
 use karman_study::interval::bootstrap;
 use karman_study::pairs::{Pair, median};
 use karman_study::report::{Kind, Report, Target};

@@ -3,7 +3,7 @@
 use super::edge::{Run, Trace, run};
 use super::registered::{Monitoring, Registered};
 use anyhow::{Context, Result};
-use karman_sched::route::{
+use karman_sched::tier::{
     Constant, Hpa, HpaSettings, LaImr, LaImrSettings, LatencySettings, LatencyTriggered, LoadLaw, Pool,
     Router,
 };

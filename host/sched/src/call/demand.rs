@@ -1,4 +1,4 @@
-use crate::route::{LaImrSettings, LoadLaw, Rate};
+use crate::tier::{LaImrSettings, LoadLaw, Rate};
 use std::collections::BTreeMap;
 use std::time::Duration;
 

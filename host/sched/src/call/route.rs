@@ -1,5 +1,5 @@
 use super::Taker;
-use crate::route::expected;
+use crate::tier::expected;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ pub enum Route {
     /// The nearest with a core free, whatever calls took; then those without, the one with the fewest calls on each core first.
     NearestFree,
     /// The provider expected to answer first, those without a core free among them: the calls ahead are taken to be of the same task, and
-    /// to be served one after the other on each core, as [`crate::route::LaImr`] counts. Where nodes do little else.
+    /// to be served one after the other on each core, as [`crate::tier::LaImr`] counts. Where nodes do little else.
     LaImr,
     /// The provider with the fewest calls on each core, near or far.
     LeastLoaded,
