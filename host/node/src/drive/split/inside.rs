@@ -15,10 +15,9 @@ mod plan;
 pub(super) use crew::Crew;
 
 use super::SplitOrder;
-use super::plan::model_of;
+use super::running::Running;
 use crate::node::Node;
 use crate::services::blocking;
-use crew::InCrew;
 use karman_types::{ByteSize, NodeId, TaskError, Tier};
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
@@ -29,18 +28,13 @@ use tokio::sync::Semaphore;
 /// The task that computes a piece of a layer.
 const TASK: &str = "split-worker";
 
-/// What is known of models that are split inside their layers.
+/// A node computes one piece at a time for this one, whichever model it is of.
 #[derive(Default)]
-pub(super) struct Inside {
-    /// By the name of the model.
-    pub(super) crews: Mutex<HashMap<String, Arc<Crew>>>,
-    /// A node computes one piece at a time for this one, whichever model it is of.
-    turns: Mutex<HashMap<NodeId, Arc<Semaphore>>>,
-}
+pub(super) struct Turns(Mutex<HashMap<NodeId, Arc<Semaphore>>>);
 
-impl Inside {
-    fn turn(&self, node: NodeId) -> Arc<Semaphore> {
-        let mut turns = self.turns.lock();
+impl Turns {
+    fn of(&self, node: NodeId) -> Arc<Semaphore> {
+        let mut turns = self.0.lock();
         turns
             .entry(node)
             .or_insert_with(|| Arc::new(Semaphore::new(1)))
@@ -147,7 +141,7 @@ impl Node {
             // Both or neither, as for other plans.
             let apply = move || {
                 node.orders()?.keep(&name, Some(&order))?;
-                node.take_crew_into_use(&name, crew, &order)
+                node.take_into_use(&name, Running::Crew(crew), &order)
             };
             blocking(apply).await?;
         }
@@ -162,24 +156,6 @@ impl Node {
         order: &SplitOrder,
     ) -> Result<(), TaskError> {
         let crew = Arc::new(plan::plan(self, name, inside).await?);
-        self.take_crew_into_use(name, crew, order)
-    }
-
-    fn take_crew_into_use(&self, name: &str, crew: Arc<Crew>, order: &SplitOrder) -> Result<(), TaskError> {
-        {
-            let mut pilots = self.split().pilots.lock();
-            if !self.orders()?.hold(name, Some(order))? {
-                return Ok(());
-            }
-            let model = Arc::new(InCrew(crew.clone()));
-            self.runtime().models().divert(name, Some(model));
-            pilots.remove(name);
-            self.split().inside.crews.lock().insert(name.to_owned(), crew);
-        }
-        // It may have another file since it was divided.
-        if let Ok(model) = model_of(self, name) {
-            self.replaced(name, model.digest);
-        }
-        Ok(())
+        self.take_into_use(name, Running::Crew(crew), order)
     }
 }

@@ -13,6 +13,7 @@
 //! | `pilot::planner` | whose turn it is with the re-planner, which takes a while |
 //! | `pilot::learn` | what requests tell of nodes, links and tensors |
 //! | `pilot::follow`, `pilot::lost`, `pilot::late` | when a plan is gone by; when those who failed are asked again, or last |
+//! | `running` | what runs a model in parts: a pilot, or a crew |
 //! | `way` | the route that its requests take, with what is known of it |
 //! | `stages` | the parts of models that this node has ready |
 //! | `encodings` | activations and results on their way: as they are, or smaller within the caller's bound |
@@ -39,6 +40,7 @@ mod predict;
 mod problem;
 mod profiles;
 mod rounds;
+mod running;
 mod serve;
 mod stages;
 mod way;
@@ -59,14 +61,15 @@ use crate::drive::links::LinkMeasure;
 use crate::node::{Inner, Node};
 use crate::runtime::Runtime;
 use crate::services::blocking;
-use inside::Inside;
+use inside::Turns;
 use karman_engine::capability::nn::Tensors;
 use karman_types::{Backoff, Digest, TaskError};
 use orders::Orders;
 use parking_lot::Mutex;
 use patience::Words;
-use pilot::{InParts, Pilot};
+use pilot::Pilot;
 use profiles::Times;
+use running::Running;
 use serde::{Deserialize, Serialize};
 use stages::Stages;
 use std::collections::HashMap;
@@ -79,10 +82,9 @@ const ASKED_LAST: Duration = Duration::from_secs(10);
 /// What this node knows of models that are run in parts.
 pub(crate) struct Split {
     stages: Arc<Stages>,
-    /// By the name of the model.
-    pilots: Mutex<HashMap<String, Arc<Pilot>>>,
-    /// Its models are in no pilot's hands; changed while the pilots are locked.
-    inside: Inside,
+    /// The models that run in parts now, by name; what tasks load under these names is diverted while this is locked.
+    running: Mutex<HashMap<String, Running>>,
+    turns: Turns,
     words: Words,
     /// Whoever times the layers of a model: two at once would time each other's load.
     timing: Arc<Mutex<()>>,
@@ -94,8 +96,8 @@ impl Split {
         let (home, models) = (runtime.home().clone(), runtime.models().clone());
         Self {
             stages: Arc::new(Stages::new(home, models, memory)),
-            pilots: Mutex::default(),
-            inside: Inside::default(),
+            running: Mutex::default(),
+            turns: Turns::default(),
             words: Words::default(),
             timing: Arc::default(),
         }
@@ -103,7 +105,7 @@ impl Split {
 
     /// Whether a model is run by several nodes now.
     fn runs(&self, name: &str) -> bool {
-        self.pilots.lock().contains_key(name) || self.inside.crews.lock().contains_key(name)
+        self.running.lock().contains_key(name)
     }
 
     fn stages(&self) -> &Arc<Stages> {
@@ -178,7 +180,7 @@ impl Node {
             // Both or neither, also where the caller that gave the order goes away meanwhile.
             let apply = move || {
                 node.orders()?.keep(&name, Some(&order))?;
-                node.take_into_use(&name, pilot, &order)
+                node.take_into_use(&name, Running::Pilot(pilot), &order)
             };
             blocking(apply).await?;
         }
@@ -191,21 +193,19 @@ impl Node {
             return self.plan_inside_again(name, inside, order).await;
         }
         let pilot = Pilot::start(self, plan::plan(self, name, order).await?).await?;
-        self.take_into_use(name, pilot, order)
+        self.take_into_use(name, Running::Pilot(pilot), order)
     }
 
     /// Runs a model in parts from now on, if the order for it still holds.
-    fn take_into_use(&self, name: &str, pilot: Arc<Pilot>, order: &SplitOrder) -> Result<(), TaskError> {
+    fn take_into_use(&self, name: &str, runs: Running, order: &SplitOrder) -> Result<(), TaskError> {
         {
             // All under the lock, as where it ends: a concurrent caller finds all of it or nothing.
-            let mut pilots = self.split().pilots.lock();
+            let mut running = self.split().running.lock();
             if !self.orders()?.hold(name, Some(order))? {
                 return Ok(());
             }
-            let model = Arc::new(InParts(pilot.clone()));
-            self.runtime().models().divert(name, Some(model));
-            self.split().inside.crews.lock().remove(name);
-            pilots.insert(name.to_owned(), pilot);
+            self.runtime().models().divert(name, Some(Arc::new(runs.clone())));
+            running.insert(name.to_owned(), runs);
         }
         // It may have another file since its parts were made ready.
         if let Ok(model) = plan::model_of(self, name) {
@@ -221,12 +221,14 @@ impl Node {
     /// `unavailable` when the model does not run in parts, or the plan that follows cannot be made ready; `invalid` for links that
     /// make no sense.
     pub async fn state_links(&self, name: &str, links: &[LinkMeasure]) -> Result<(), TaskError> {
-        let pilot = self.split().pilots.lock().get(name).cloned();
-        let whole = || {
-            TaskError::unavailable(format!("model `{name}` does not run in parts"))
-                .with_hint(format!("karman model plan {name} --apply"))
+        let running = self.split().running.lock().get(name).cloned();
+        let Some(Running::Pilot(pilot)) = running else {
+            return Err(
+                TaskError::unavailable(format!("model `{name}` does not run in parts"))
+                    .with_hint(format!("karman model plan {name} --apply")),
+            );
         };
-        pilot.ok_or_else(whole)?.state(links).await
+        pilot.state(links).await
     }
 
     /// Runs a model here alone again.
@@ -237,56 +239,47 @@ impl Node {
         let (node, name) = (self.clone(), name.to_owned());
         let end = move || {
             node.orders()?.keep(&name, None)?;
-            let mut pilots = node.split().pilots.lock();
+            let mut running = node.split().running.lock();
             if !node.orders()?.hold(&name, None)? {
                 // It was ordered in parts again meanwhile.
-                drop(pilots);
-                return Ok(node.split().runs(&name));
+                return Ok(running.contains_key(&name));
             }
-            node.runtime().models().divert(&name, None);
-            let crew = node.split().inside.crews.lock().remove(&name);
-            let pilot = pilots.remove(&name);
-            if let Some(pilot) = &pilot {
-                node.split().stages.forget(pilot.digest());
-            }
-            Ok(pilot.is_some() || crew.is_some())
+            Ok(node.run_alone(&name, &mut running))
         };
         blocking(end).await
+    }
+
+    /// Whether the model ran in parts until now.
+    fn run_alone(&self, name: &str, running: &mut HashMap<String, Running>) -> bool {
+        self.runtime().models().divert(name, None);
+        let ended = running.remove(name);
+        if let Some(Running::Pilot(pilot)) = &ended {
+            self.split().stages.forget(pilot.digest());
+        }
+        ended.is_some()
     }
 
     /// This node has this file under that name now. Parts of another one run no longer: the model runs here alone until parts of the
     /// new file are ready, by the same order.
     pub(super) fn replaced(&self, name: &str, by: Digest) {
         {
-            let mut pilots = self.split().pilots.lock();
-            let mut crews = self.split().inside.crews.lock();
-            let current = pilots.get(name).is_none_or(|pilot| pilot.digest() == by)
-                && crews.get(name).is_none_or(|crew| crew.digest() == by);
-            if current {
+            let mut running = self.split().running.lock();
+            if running.get(name).is_none_or(|runs| runs.digest() == by) {
                 return;
             }
-            self.runtime().models().divert(name, None);
-            if let Some(pilot) = pilots.remove(name) {
-                self.split().stages.forget(pilot.digest());
-            }
-            crews.remove(name);
+            self.run_alone(name, &mut running);
         }
         tokio::spawn(resume(self.downgrade(), vec![name.to_owned()]));
     }
 
     /// The models of this node that are run in parts, by name.
     pub fn models_in_parts(&self) -> Vec<ModelInParts> {
-        let pilots = self.split().pilots.lock().clone();
-        let words = |(model, pilot)| ModelInParts {
+        let running = self.split().running.lock().clone();
+        let words = |(model, runs): (String, Running)| ModelInParts {
             model,
-            runs: InParts(pilot).words(),
+            runs: runs.words(),
         };
-        let crews = self.split().inside.crews.lock().clone();
-        let inside = crews.into_iter().map(|(model, crew)| ModelInParts {
-            model,
-            runs: crew.words(),
-        });
-        let mut models: Vec<ModelInParts> = pilots.into_iter().map(words).chain(inside).collect();
+        let mut models: Vec<ModelInParts> = running.into_iter().map(words).collect();
         models.sort_by(|one, other| one.model.cmp(&other.model));
         models
     }
@@ -306,23 +299,13 @@ impl Node {
         inputs: Tensors,
         within: Option<Duration>,
     ) -> Result<RanInParts, TaskError> {
-        let pilot = self.split().pilots.lock().get(name).cloned();
-        if let Some(pilot) = pilot {
-            let (results, legs) = Box::pin(pilot.run(inputs)).await?;
-            let ran_on = InParts(pilot).words();
+        let running = self.split().running.lock().get(name).cloned();
+        if let Some(running) = running {
+            let (results, legs) = Box::pin(running.run_in_parts(inputs)).await?;
             return Ok(RanInParts {
                 results,
                 legs,
-                ran_on,
-            });
-        }
-        let crew = self.split().inside.crews.lock().get(name).cloned();
-        if let Some(crew) = crew {
-            let (results, legs) = Box::pin(crew.run(inputs)).await?;
-            return Ok(RanInParts {
-                results,
-                legs,
-                ran_on: crew.words(),
+                ran_on: running.words(),
             });
         }
         let (model, _) = self.runtime().models().named(name).await?;

@@ -17,9 +17,8 @@ use crate::drive::links::{LinkMeasure, Probed, probe};
 use crate::drive::mesh_of;
 use crate::node::{Inner, Node};
 use crate::services::{Meanwhile, blocking};
-use futures::FutureExt;
-use futures::future::{BoxFuture, join_all};
-use karman_engine::capability::nn::{Model, Tensors};
+use futures::future::join_all;
+use karman_engine::capability::nn::Tensors;
 use karman_mesh::SILENCE;
 use karman_sched::partition::{Action, Cause, Event, Link, ProblemError, Replanner};
 use karman_types::{Digest, NodeId, TaskError};
@@ -313,6 +312,16 @@ impl Pilot {
         }
     }
 
+    /// Which node runs how much of it, as requests go now: a plan whose stages cannot be made ready is followed by none.
+    pub(super) fn words(&self) -> String {
+        let route = self.way.read().route.clone();
+        let mut tiers = route.assignment.clone();
+        tiers.sort_unstable();
+        tiers.dedup();
+        let parts: Vec<String> = tiers.iter().map(|tier| self.part(&route, *tier)).collect();
+        format!("in parts: {}", parts.join(", "))
+    }
+
     /// A tier's part of a route, for people.
     fn part(&self, route: &Route, tier: usize) -> String {
         let layers = route.assignment.iter().filter(|of| **of == tier).count();
@@ -372,30 +381,5 @@ async fn look_after(pilot: Weak<Pilot>) {
                 tokio::spawn(async move { pilot.follow(&node).await });
             }
         }
-    }
-}
-
-/// The model as tasks load it.
-pub(super) struct InParts(pub(super) Arc<Pilot>);
-
-impl Model for InParts {
-    fn run(self: Arc<Self>, inputs: Tensors) -> BoxFuture<'static, Result<Tensors, TaskError>> {
-        async move { self.0.run(inputs).await.map(|(results, _)| results) }.boxed()
-    }
-
-    fn runs_on(&self) -> String {
-        self.words()
-    }
-}
-
-impl InParts {
-    /// Which node runs how much of it, as requests go now: a plan whose stages cannot be made ready is followed by none.
-    pub(super) fn words(&self) -> String {
-        let route = self.0.way.read().route.clone();
-        let mut tiers = route.assignment.clone();
-        tiers.sort_unstable();
-        tiers.dedup();
-        let parts: Vec<String> = tiers.iter().map(|tier| self.0.part(&route, *tier)).collect();
-        format!("in parts: {}", parts.join(", "))
     }
 }

@@ -7,9 +7,8 @@ use crate::drive::split::wire::Leg;
 use crate::node::{Inner, Node};
 use crate::services::{Loaded, Meanwhile};
 use bytes::Bytes;
-use futures::FutureExt;
-use futures::future::{BoxFuture, try_join_all};
-use karman_engine::capability::nn::{Model, Tensors};
+use futures::future::try_join_all;
+use karman_engine::capability::nn::Tensors;
 use karman_infer::integer::{Integer, IntegerError};
 use karman_mesh::{Ask, CallHead, RemoteReport};
 use karman_sched::partition::inside_layer::{Form, SharePlan, cost_of_share};
@@ -293,19 +292,6 @@ impl Member {
         };
         let (response, report) = mesh.call(peer, head, body).await?;
         Ok((response.body, report))
-    }
-}
-
-/// The model as tasks load it.
-pub(super) struct InCrew(pub(super) Arc<Crew>);
-
-impl Model for InCrew {
-    fn run(self: Arc<Self>, inputs: Tensors) -> BoxFuture<'static, Result<Tensors, TaskError>> {
-        async move { self.0.run(inputs).await.map(|(results, _)| results) }.boxed()
-    }
-
-    fn runs_on(&self) -> String {
-        self.0.words()
     }
 }
 

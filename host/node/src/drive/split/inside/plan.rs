@@ -65,7 +65,7 @@ pub(super) async fn plan(node: &Node, name: &str, order: &InsideOrder) -> Result
             memory,
             operations_per_second: 0.0,
             linear_memory: 0,
-            turn: node.split().inside.turn(offer.node),
+            turn: node.split().turns.of(offer.node),
             lost: Mutex::default(),
         };
         let speed = measure(node, &member, integer.network()).await?;
