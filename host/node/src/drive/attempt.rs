@@ -4,8 +4,9 @@ mod handover;
 
 pub(super) use handover::{hand_over, take_over};
 
+use super::own_task::OwnTask;
 use super::tasks::Inner;
-use super::{away, flow, model_tasks};
+use super::{away, flow};
 use crate::services::{DISK, Effects, Origin, blocking, is_of_disk, store_error};
 use bytes::Bytes;
 use karman_engine::Plugin;
@@ -126,14 +127,9 @@ pub(super) async fn run_here(
         idempotency_key: Some(call.key),
         ..tasks.runtime.context(call.within)
     };
-    if let Some(model) = model_tasks::find(&tasks.runtime, &call.name) {
-        let (response, _) = model_tasks::run(&tasks.runtime, &model, call.request, call.within).await?;
-        let batch = None;
-        return Ok(Box::new(Answer { response, batch }));
-    }
-    let plugin = tasks.plugins.find(&call.name)?.current();
-    let answered = plugin
-        .call_over(call.request, context, Some(effects.clone()))
+    let own = OwnTask::find(&tasks.plugins, &call.name)?;
+    let answered = own
+        .run(&tasks.runtime, call.request, context, Some(effects.clone()))
         .await;
     if let Some(error) = effects.away() {
         let is_here = call.home.is_none_or(|home| home == tasks.runtime.id());

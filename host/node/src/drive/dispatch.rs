@@ -1,6 +1,6 @@
 //! Where a direct call runs: on this node where it has the task, else on one that offers it, in the order of the node's policy.
 
-use super::model_tasks;
+use super::own_task::OwnTask;
 use super::routes::{Answered, Routes};
 use crate::plugins::Plugins;
 use futures::future::BoxFuture;
@@ -71,20 +71,8 @@ impl Calls {
     ) -> Result<(TaskResponse, Ran), TaskError> {
         let stopping = || TaskError::unavailable("the node is shutting down");
         let plugins = self.plugins.upgrade().ok_or_else(stopping)?;
-        if let Some(model) = model_tasks::find(plugins.runtime(), task) {
-            return model_tasks::run(plugins.runtime(), &model, request, context.within).await;
-        }
-        match (plugins.find(task), self.others.get()) {
-            (Ok(slot), _) => {
-                let (response, report) = slot.call(request, context).await?;
-                let ran = Ran {
-                    took: report.took,
-                    memory_peak: report.memory_peak,
-                    ran_on: report.ran_on,
-                    ..Ran::default()
-                };
-                Ok((response, ran))
-            }
+        match (OwnTask::find(&plugins, task), self.others.get()) {
+            (Ok(own), _) => own.run(plugins.runtime(), request, context, None).await,
             (Err(_), Some((mesh, routes))) => {
                 let routes = routes.upgrade().ok_or_else(stopping)?;
                 let others = Others {

@@ -3,6 +3,7 @@
 use super::dispatch::{Ran, nearest_first};
 use super::links::{MeasuredRate, measure, measure_back};
 use super::model_tasks;
+use super::own_task::OwnTask;
 use super::serve::Service;
 use crate::contacts;
 use crate::node::Node;
@@ -207,7 +208,7 @@ impl Node {
 
     /// Whether it runs this task itself.
     pub(crate) fn runs(&self, task: &str) -> bool {
-        self.plugins().find(task).is_ok() || model_tasks::find(self.runtime(), task).is_some()
+        OwnTask::find(self.plugins(), task).is_ok()
     }
 
     /// Tells the mesh, and tasks that wait, what this node offers now.

@@ -1,7 +1,8 @@
 //! Where an attempt at an accepted task can run.
 
+use super::own_task::OwnTask;
 use super::tasks::Inner;
-use super::{away, flow, model_tasks};
+use super::{away, flow};
 use karman_mesh::{Mesh, Provider};
 use karman_types::{NodeId, Offer, TaskId, nearest};
 use parking_lot::Mutex;
@@ -175,7 +176,7 @@ pub(super) fn nobody_offers(tasks: &Inner, name: &str) -> String {
 
 /// Whether this node runs the task itself.
 pub(super) fn runs_here(tasks: &Inner, name: &str) -> bool {
-    tasks.plugins.find(name).is_ok() || model_tasks::find(&tasks.runtime, name).is_some()
+    OwnTask::find(&tasks.plugins, name).is_ok()
 }
 
 #[cfg(test)]

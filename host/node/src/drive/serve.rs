@@ -3,13 +3,14 @@
 use super::attempt;
 use super::dispatch::chain;
 use super::model_tasks::MODEL;
-use super::{fed, links, model_tasks, models, split, swarm};
+use super::own_task::OwnTask;
+use super::{fed, links, models, split, swarm};
 use crate::node::Node;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use karman_mesh::membership::{Member, Signed};
 use karman_mesh::{Ask, CallHead, PeerId, RemoteReport, Serve};
-use karman_types::{CallContext, Limits, Offer, TaskError, TaskRequest, TaskResponse};
+use karman_types::{CallContext, Offer, TaskError, TaskRequest, TaskResponse};
 use serde::Serialize;
 use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Weak};
@@ -54,11 +55,8 @@ impl Serve for Service {
             Ask::Commit => Ok(MOST_BATCH),
             Ask::Keep { snapshot } => Ok(self.node()?.tasks().keepers().most(snapshot)),
             Ask::Call | Ask::Attempt { .. } => {
-                let node = self.node()?;
-                match model_tasks::find(node.runtime(), &head.name) {
-                    Some(_) => Ok(Limits::ceiling().input.0),
-                    None => Ok(node.plugins().find(&head.name)?.current().limits().input.0),
-                }
+                let own = OwnTask::find(self.node()?.plugins(), &head.name)?;
+                Ok(own.most_input())
             }
             Ask::RunStage | Ask::RunModel => Ok(MOST_TENSORS),
             Ask::PrepareStage { .. } | Ask::AddModel { .. } => Ok(MOST_PREPARE),
@@ -174,21 +172,12 @@ async fn run(
     if node.tasks().draining() {
         return Err(TaskError::unavailable("this node is draining"));
     }
-    if let Some(model) = model_tasks::find(runtime, &head.name) {
-        let (response, ran) = model_tasks::run(runtime, &model, request, context.within).await?;
-        let report = RemoteReport {
-            took_us: ran.took.as_micros() as u64,
-            memory_peak: ran.memory_peak,
-            ran_on: ran.ran_on,
-        };
-        return Ok((response, report));
-    }
-    let slot = node.plugins().find(&head.name)?;
-    let (response, report) = slot.call(request, context).await?;
+    let own = OwnTask::find(node.plugins(), &head.name)?;
+    let (response, ran) = own.run(runtime, request, context, None).await?;
     let report = RemoteReport {
-        took_us: report.took.as_micros() as u64,
-        memory_peak: report.memory_peak,
-        ran_on: report.ran_on,
+        took_us: ran.took.as_micros() as u64,
+        memory_peak: ran.memory_peak,
+        ran_on: ran.ran_on,
     };
     Ok((response, report))
 }
