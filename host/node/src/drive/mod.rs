@@ -22,6 +22,7 @@ mod look;
 mod mesh;
 mod model_tasks;
 mod models;
+mod names;
 mod own_task;
 mod parcels;
 mod providers;

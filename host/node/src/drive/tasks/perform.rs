@@ -2,7 +2,8 @@
 
 use super::Inner;
 use crate::drive::attempt;
-use crate::drive::providers::{nobody_offers, place};
+use crate::drive::names::nobody_offers;
+use crate::drive::providers::place;
 use futures::FutureExt;
 use karman_tasks::{Action, AttemptId, Call, Commit, Entry, Event, Handover, SaveError, Ticket};
 use karman_types::{NodeId, TaskError, TaskId};
