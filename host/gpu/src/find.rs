@@ -1,11 +1,10 @@
 //! What devices a machine has, and why there is none where there could be.
 
-use crate::device::{self, Api, Cpu, Device, DeviceInfo, adapters, cuda_devices, describe};
+use crate::child::{ChildError, ask};
+use crate::device::{Api, Cpu, Device, DeviceInfo, adapters, cuda_devices, describe};
 use serde::{Deserialize, Serialize};
-use std::io::Read;
-use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::mpsc::{Receiver, channel};
-use std::time::{Duration, Instant};
+use std::process::Command;
+use std::time::Duration;
 
 /// The devices that were found, and those that were not.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
@@ -27,12 +26,6 @@ pub struct Absent {
 
 /// Time for drivers to say what they have.
 pub const MOST_PROBE: Duration = Duration::from_secs(30);
-
-/// The most that a child may say.
-const MOST_OUTPUT: u64 = 1 << 20;
-
-/// Time for what a process that has ended said last.
-const MOST_LAST_WORDS: Duration = Duration::from_secs(1);
 
 /// Asks every driver in this process what it has. A bad driver may crash or hang here: call it in a child, through [`find`].
 pub fn probe() -> Found {
@@ -83,20 +76,13 @@ fn library(name: &str) -> Result<(), String> {
 
 /// Runs a child that prints [`probe`] as JSON, and gives what it found. When it crashes, hangs or says nothing, there is the processor,
 /// and that is said.
-pub fn find(mut child: Command, within: Duration) -> Found {
-    let asked = child
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn();
-    let answered = asked
-        .map_err(|error| format!("the probe does not start: {error}"))
-        .and_then(|child| wait(child, within));
+pub fn find(child: Command, within: Duration) -> Found {
     let read = |text: String| {
         serde_json::from_str(text.trim())
             .map_err(|error| format!("the probe's answer does not read: {error}"))
     };
-    answered.and_then(read).unwrap_or_else(|why| Found {
+    let answered = ask(child, &[], within).map_err(blame).and_then(read);
+    answered.unwrap_or_else(|why| Found {
         devices: vec![Cpu::new(0).info().clone()],
         absent: vec![Absent {
             what: "gpu".into(),
@@ -105,69 +91,17 @@ pub fn find(mut child: Command, within: Duration) -> Found {
     })
 }
 
-/// What the child prints. It comes back in time whatever the child does: one that is held within its driver does not die, and what
-/// it has started may hold its streams.
-fn wait(mut child: Child, within: Duration) -> Result<String, String> {
-    let (Some(stdout), Some(stderr)) = (child.stdout.take(), child.stderr.take()) else {
-        return Err("the probe has no streams".into());
-    };
-    let end = Instant::now() + within;
-    let (said, complained) = match (reader(stdout), reader(stderr)) {
-        (Ok(said), Ok(complained)) => (said, complained),
-        (Err(why), _) | (_, Err(why)) => {
-            device::end(&mut child);
-            return Err(why);
+/// What is to be done about a probe that gives no answer.
+fn blame(error: ChildError) -> String {
+    match error {
+        ChildError::Start(_) => error.to_string(),
+        ChildError::Timeout(within) => {
+            let within = karman_types::format_duration(within);
+            format!("a GPU driver did not answer within {within}; mend or remove it")
         }
-    };
-    let text = said.recv_timeout(within);
-    let status = match text {
-        Ok(_) => until(&mut child, end),
-        Err(_) => None,
-    };
-    let Some((status, text)) = status.zip(text.ok()) else {
-        device::end(&mut child);
-        let within = karman_types::format_duration(within);
-        return Err(format!(
-            "a GPU driver did not answer within {within}; mend or remove it"
-        ));
-    };
-    if status.success() {
-        return Ok(text);
-    }
-    let complaint = complained.recv_timeout(MOST_LAST_WORDS).unwrap_or_default();
-    let mut lines = complaint.lines();
-    let last = lines.rfind(|line| !line.trim().is_empty());
-    let last = last.map_or_else(String::new, |last| format!(": {last}"));
-    Err(format!(
-        "a GPU driver ended the process that asked it, {status}{last}; mend or remove it"
-    ))
-}
-
-/// How a child ends until then, if it does.
-fn until(child: &mut Child, end: Instant) -> Option<ExitStatus> {
-    loop {
-        match child.try_wait() {
-            Ok(None) if Instant::now() < end => std::thread::park_timeout(Duration::from_millis(2)),
-            ended => return ended.ok().flatten(),
+        ChildError::Failed { status, said } => {
+            format!("a GPU driver ended the process that asked it, {status}: {said}; mend or remove it")
         }
-    }
-}
-
-/// All that comes out of a stream, once it has ended. The thread that reads stays for as long as a process holds the other end.
-fn reader(from: impl Read + Send + 'static) -> Result<Receiver<String>, String> {
-    let (sender, text) = channel();
-    let read = move || {
-        let mut bytes = Vec::new();
-        let _ = from.take(MOST_OUTPUT).read_to_end(&mut bytes);
-        // Who does not wait any more has had an answer.
-        let _ = sender.send(String::from_utf8_lossy(&bytes).into_owned());
-    };
-    let spawned = std::thread::Builder::new()
-        .name("karman-gpu-probe".into())
-        .spawn(read);
-    match spawned {
-        Ok(_) => Ok(text),
-        Err(error) => Err(format!("no thread for the probe: {error}")),
     }
 }
 
@@ -199,25 +133,6 @@ mod tests {
         assert!(why(&mute).contains("does not read"), "{mute:?}");
         let none = find(Command::new("/nowhere"), MOST_PROBE);
         assert!(why(&none).contains("does not start"), "{none:?}");
-    }
-
-    /// As a process does that its driver holds: the streams stay open, whichever process is killed, until the test ends.
-    #[test]
-    fn streams_that_nobody_closes_hold_nobody_up() {
-        let folder = tempfile::tempdir().unwrap();
-        let holds = format!(
-            "(while [ -e {} ]; do sleep 0.05; done) &",
-            folder.path().display()
-        );
-        let (sender, found) = channel();
-        for rest in ["exec sleep 600", "exit 0"] {
-            let (sender, script) = (sender.clone(), format!("{holds} {rest}"));
-            std::thread::spawn(move || sender.send(find(sh(&script), Duration::from_millis(50))));
-        }
-        for _ in 0..2 {
-            let found = found.recv_timeout(MOST_PROBE).expect("it comes back");
-            assert!(why(&found).contains("50 ms"), "{found:?}");
-        }
     }
 
     #[test]

@@ -11,7 +11,7 @@
 //! |---|---|
 //! | `kernel/` | one file per kernel: arguments, passes of a GPU, the processor's path, the reference |
 //! | `device/` | the processor, wgpu, CUDA, the process that holds a device, and what to ask for |
-//! | `find.rs` | what is there, and why something is not |
+//! | `find.rs`, `child.rs` | what is there, and why something is not; asked in a child process |
 //! | `shader.rs`, `fuel.rs` | what a plugin's shader may do, and how its loops end |
 //! | `program.rs` | several kernels as one piece of work, and where its buffers lie |
 //! | `queue.rs`, `share.rs` | a device of several tenants, and their turns |
@@ -31,6 +31,7 @@
 
 pub mod bench;
 pub mod check;
+pub mod child;
 mod device;
 mod error;
 pub mod find;

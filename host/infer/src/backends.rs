@@ -1,7 +1,8 @@
-use crate::probe::{ProbeError, feed_child, probe_in_child, probe_onnxruntime};
+use crate::probe::probe_onnxruntime;
 use crate::{
     Backend, BackendName, InferError, LoadOptions, Model, ModelLimits, OnnxRuntime, SearchPlaces, Tract,
 };
+use karman_gpu::child::{ChildError, ask};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
@@ -107,7 +108,7 @@ impl Backends {
         if let Some(program) = &self.probe {
             let mut command = Command::new(program);
             command.arg("probe-model");
-            feed_child(command, model, self.probe_timeout).map_err(|error| InferError::Rehearsal {
+            ask(command, model, self.probe_timeout).map_err(|error| InferError::Rehearsal {
                 reason: error.to_string(),
             })?;
         }
@@ -156,8 +157,9 @@ fn find(options: &BackendOptions) -> Result<OnnxRuntime, InferError> {
     }))
 }
 
-fn probe(program: &Path, library: &Path, timeout: Duration) -> Result<String, ProbeError> {
+fn probe(program: &Path, library: &Path, timeout: Duration) -> Result<String, ChildError> {
     let mut command = Command::new(program);
     command.arg("probe-onnxruntime").arg(library);
-    probe_in_child(command, timeout)
+    let said = ask(command, &[], timeout)?;
+    Ok(said.lines().next().unwrap_or_default().trim().to_owned())
 }

@@ -98,7 +98,7 @@ pub use find::SearchPlaces;
 pub use limits::ModelLimits;
 pub use model::{Backend, BackendName, Dim, LoadOptions, Model, TensorInfo};
 pub use onnxruntime::OnnxRuntime;
-pub use probe::{ProbeError, feed_child, probe_in_child, probe_model, probe_onnxruntime};
+pub use probe::{probe_model, probe_onnxruntime};
 pub use program::{DeviceModel, DeviceRun};
 pub use shapes::{InputShape, with_shapes};
 pub use staged::Staged;

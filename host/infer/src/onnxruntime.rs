@@ -25,7 +25,7 @@ static LOADED: Mutex<Option<OnnxRuntime>> = Mutex::new(None);
 
 impl OnnxRuntime {
     /// Loads the library from this path. A broken one may end the process: probe it in a child first
-    /// ([`probe_in_child`](crate::probe_in_child)).
+    /// ([`karman_gpu::child::ask`]).
     ///
     /// # Errors
     /// [`InferError::Unavailable`] when it cannot be loaded, is older than version 1.24, or another one was loaded before.

@@ -5,7 +5,8 @@
 mod common;
 
 use common::onnx::*;
-use karman_infer::{LoadOptions, ModelLimits, ProbeError, feed_child, probe_model};
+use karman_gpu::child::{ChildError, ask};
+use karman_infer::{LoadOptions, ModelLimits, probe_model};
 use karman_types::ByteSize;
 use std::io::Read;
 use std::process::Command;
@@ -35,10 +36,10 @@ fn child() {
     }
 }
 
-fn rehearse(model: &[u8]) -> Result<String, ProbeError> {
+fn rehearse(model: &[u8]) -> Result<String, ChildError> {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["child", "--exact", "--ignored", "--nocapture"]);
-    feed_child(command, model, Duration::from_secs(60))
+    ask(command, model, Duration::from_secs(60))
 }
 
 #[test]
@@ -53,5 +54,5 @@ fn one_that_takes_too_much_memory_does_not() {
     let model = model(&[sub(1, attributes), value(12, "y", 1, &[1])]);
     let error = rehearse(&model).unwrap_err();
     println!("{error}");
-    assert!(matches!(error, ProbeError::Failed { .. }), "{error}");
+    assert!(matches!(error, ChildError::Failed { .. }), "{error}");
 }
