@@ -5,7 +5,7 @@ use crate::drive::mesh_of;
 use crate::drive::split::ASKED_LAST;
 use crate::drive::split::wire::Leg;
 use crate::node::{Inner, Node};
-use crate::services::{Loaded, Meanwhile};
+use crate::services::{Loaded, Meanwhile, blocking};
 use bytes::Bytes;
 use futures::future::try_join_all;
 use karman_engine::capability::nn::Tensors;
@@ -48,12 +48,16 @@ pub(super) struct Member {
     pub(super) lost: Mutex<Option<Instant>>,
 }
 
-/// A piece of a layer.
+/// A piece of a layer, by its place in the plan.
 #[derive(Clone, Copy)]
-struct Piece<'a> {
+struct Piece {
     layer: usize,
-    part: &'a Part,
+    member: usize,
+    at: usize,
 }
+
+/// What a layer takes and gives, of one item.
+type Activation = Arc<Vec<i8>>;
 
 /// What the members did for a request.
 type Did = Mutex<Vec<Leg>>;
@@ -61,7 +65,7 @@ type Did = Mutex<Vec<Leg>>;
 impl Crew {
     /// Runs the model on these inputs: the results, and who did what.
     pub(in crate::drive::split) async fn run(
-        &self,
+        self: &Arc<Self>,
         inputs: Tensors,
     ) -> Result<(Tensors, Vec<Leg>), TaskError> {
         let gone = || TaskError::unavailable("the node is shutting down");
@@ -72,11 +76,13 @@ impl Crew {
             .zip(0..)
             .map(|(member, at)| Leg::new(at, member.id));
         let did: Did = Mutex::new(legs.collect());
+        let quantised = self.apart(move |crew| crew.integer.quantise(&inputs).map_err(integer_error));
         let mut answers = Vec::new();
-        for item in self.integer.quantise(&inputs).map_err(integer_error)? {
+        for item in quantised.await? {
             answers.push(self.layers(&node, item, &did).await?);
         }
-        let handed = self.integer.hand_over(&answers).map_err(integer_error)?;
+        let handed = self.apart(move |crew| crew.integer.hand_over(&answers).map_err(integer_error));
+        let handed = handed.await?;
         let (mut results, took) = self.rest.run_timed(handed, Meanwhile::Something).await?;
         let order = |name: &String| self.integer.results().iter().position(|result| result == name);
         results.sort_by_key(|(name, _)| order(name));
@@ -87,6 +93,15 @@ impl Crew {
             ..Leg::new(self.members.len() as u8, node.runtime().id())
         });
         Ok((results, legs))
+    }
+
+    /// Computes something where that holds up nobody else: an activation may have millions of values.
+    async fn apart<T: Send + 'static>(
+        self: &Arc<Self>,
+        work: impl FnOnce(&Self) -> Result<T, TaskError> + Send + 'static,
+    ) -> Result<T, TaskError> {
+        let crew = self.clone();
+        blocking(move || work(&crew)).await
     }
 
     /// The file that it runs.
@@ -141,75 +156,86 @@ impl Crew {
     }
 
     /// One item through all layers in whole numbers: what the rest takes. Activations go when the last layer that takes them is done.
-    async fn layers(&self, node: &Node, item: Vec<i8>, did: &Did) -> Result<Vec<Vec<i8>>, TaskError> {
+    async fn layers(
+        self: &Arc<Self>,
+        node: &Node,
+        item: Vec<i8>,
+        did: &Did,
+    ) -> Result<Vec<Vec<i8>>, TaskError> {
         let (network, gives) = (self.integer.network(), self.integer.gives());
-        let mut activations = vec![item];
-        for (index, (layer, shared)) in network.layers().iter().zip(&self.shares.layers).enumerate() {
-            let parts = shared.pieces.iter().enumerate();
-            let parts = parts.map(|(member, pieces)| {
-                self.part(node, index, (member, pieces.as_slice()), &activations, did)
-            });
+        let mut activations = vec![Arc::new(item)];
+        for (layer, shared) in self.shares.layers.iter().enumerate() {
+            let parts =
+                (0..shared.pieces.len()).map(|member| self.part(node, (layer, member), &activations, did));
             let done = try_join_all(parts).await?;
-            let mut output = vec![0; layer.output().elements()];
-            for (part, piece) in done.into_iter().flatten() {
-                let piece: Vec<i8> = piece.iter().map(|byte| *byte as i8).collect();
-                part.put(layer.output(), &mut output, &piece);
-            }
+            let output = self.apart(move |crew| Ok(crew.put_together(layer, done)));
+            let output = output.await?;
             for (at, activation) in activations.iter_mut().enumerate() {
-                if !network.is_used_after(at, index) && !gives.contains(&at) {
-                    *activation = Vec::new();
+                if !network.is_used_after(at, layer) && !gives.contains(&at) {
+                    *activation = Arc::default();
                 }
             }
-            activations.push(output);
+            activations.push(Arc::new(output));
         }
         let given = gives.into_iter();
-        Ok(given.map(|at| std::mem::take(&mut activations[at])).collect())
+        Ok(given
+            .map(|at| Arc::unwrap_or_clone(std::mem::take(&mut activations[at])))
+            .collect())
+    }
+
+    /// The output of a layer, of its pieces.
+    fn put_together(&self, layer: usize, pieces: Vec<Vec<(Piece, Bytes)>>) -> Vec<i8> {
+        let extent = self.integer.network().layers()[layer].output();
+        let mut output = vec![0; extent.elements()];
+        for (piece, values) in pieces.into_iter().flatten() {
+            let values: Vec<i8> = values.iter().map(|byte| *byte as i8).collect();
+            self.part_of(piece).put(extent, &mut output, &values);
+        }
+        output
+    }
+
+    fn part_of(&self, piece: Piece) -> &Part {
+        &self.shares.layers[piece.layer].pieces[piece.member][piece.at]
     }
 
     /// A member's part of a layer, piece by piece.
-    async fn part<'a>(
-        &self,
+    async fn part(
+        self: &Arc<Self>,
         node: &Node,
-        layer: usize,
-        (member, pieces): (usize, &'a [Part]),
-        activations: &[Vec<i8>],
+        (layer, member): (usize, usize),
+        activations: &[Activation],
         did: &Did,
-    ) -> Result<Vec<(&'a Part, Bytes)>, TaskError> {
-        let mut done = Vec::with_capacity(pieces.len());
-        for part in pieces {
-            let piece = Piece { layer, part };
-            let body = self.message(piece, activations)?;
-            done.push((part, self.compute(node, member, piece, body, did).await?));
+    ) -> Result<Vec<(Piece, Bytes)>, TaskError> {
+        let pieces = self.shares.layers[layer].pieces[member].len();
+        let mut done = Vec::with_capacity(pieces);
+        for at in 0..pieces {
+            let piece = Piece { layer, member, at };
+            let held = activations.to_vec();
+            let body = self.apart(move |crew| crew.message(piece, &held)).await?;
+            done.push((piece, self.compute(node, piece, body, did).await?));
         }
         Ok(done)
     }
 
-    fn message(&self, Piece { layer, part }: Piece<'_>, activations: &[Vec<i8>]) -> Result<Bytes, TaskError> {
-        let network = self.integer.network();
-        let shape = &network.layers()[layer];
-        let taken = &activations[network.takes()[layer]];
+    fn message(&self, piece: Piece, activations: &[Activation]) -> Result<Bytes, TaskError> {
+        let (network, part) = (self.integer.network(), self.part_of(piece));
+        let shape = &network.layers()[piece.layer];
+        let taken = &activations[network.takes()[piece.layer]];
         let input = shape.needs(part).cut(shape.input(), taken);
         let other = match *shape.operator() {
             Operator::Add { other } => part.cut(shape.output(), &activations[other]),
             _ => Vec::new(),
         };
-        let task = ShareTask::new(network, layer, part, input, other);
+        let task = ShareTask::new(network, piece.layer, part, input, other);
         let task = task.map_err(|error| TaskError::internal(error.to_string()))?;
         message(&task)
     }
 
     /// One piece: by the member that it falls to, else by another one that has the memory for it.
-    async fn compute(
-        &self,
-        node: &Node,
-        member: usize,
-        piece: Piece<'_>,
-        body: Bytes,
-        did: &Did,
-    ) -> Result<Bytes, TaskError> {
-        let cost = cost_of_share(&self.integer.network().layers()[piece.layer], piece.part);
+    async fn compute(&self, node: &Node, piece: Piece, body: Bytes, did: &Did) -> Result<Bytes, TaskError> {
+        let cost = cost_of_share(&self.integer.network().layers()[piece.layer], self.part_of(piece));
         let mut last = TaskError::unavailable("no node takes part");
-        for at in self.line(member, cost.peak) {
+        for at in self.line(piece.member, cost.peak) {
             let (member, started) = (&self.members[at], Instant::now());
             let error = match member.ask(node, body.clone()).await {
                 Ok((answer, report)) if answer.len() as u64 == cost.received => {

@@ -82,16 +82,19 @@ pub(super) async fn plan(node: &Node, name: &str, order: &InsideOrder) -> Result
         link.seconds_per_packet = link.seconds_per_packet.max(speed.seconds_per_call);
         members.push(member);
     }
-    let shares =
-        share(integer.network().layers(), &boards, link).map_err(|error| no_plan(error, &members))?;
-    Ok(Crew {
-        node: node.downgrade(),
-        model,
-        integer,
-        rest,
-        shares,
-        members,
-    })
+    let node = node.downgrade();
+    let divide = move || {
+        let shares = share(integer.network().layers(), &boards, link);
+        Ok(Crew {
+            shares: shares.map_err(|error| no_plan(error, &members))?,
+            node,
+            model,
+            integer,
+            rest,
+            members,
+        })
+    };
+    blocking(divide).await
 }
 
 /// The nodes that an order names, each once, in its order.
