@@ -4,8 +4,8 @@ mod rows;
 pub use self::orders::BundleOrder;
 
 use self::orders::{any_over, must_be_new};
-use self::rows::{Counts, Ended, Rows, counts_of, due, find, of_members, taken, waiting_of};
-use crate::tables::{BUNDLES, ENDED, FORGET, META, ORDERS, TAKEN, list};
+use self::rows::{Ended, Rows, due, find, taken, waiting_of};
+use crate::tables::{BUNDLES, ENDED, FORGET, META, ORDERS, list};
 use crate::{MOST_AHEAD, Store, StoreError};
 use bytes::Bytes;
 use karman_types::{Digest, NodeId};
@@ -345,15 +345,6 @@ impl Bundles<'_> {
         })
     }
 
-    /// Tells those that wait from those that have ended, which were kept together before format 9.
-    pub(crate) fn part(&self) -> Result<(), StoreError> {
-        let meta = self.0.tables().read()?.open_table(META)?;
-        if meta.get(TAKEN)?.is_some() {
-            return Ok(());
-        }
-        self.0.tables().write(|txn| self.rows(txn)?.part(until_ms))
-    }
-
     /// Sees to it that all that have ended are forgotten. In a damaged store there may be some of which nothing says when.
     pub(crate) fn mend(&self) -> Result<(), StoreError> {
         let txn = self.0.tables().read()?;
@@ -366,24 +357,6 @@ impl Bundles<'_> {
             "the store was damaged: nothing said when what became of some bundles is forgotten; now something does"
         );
         self.0.tables().write(|txn| self.rows(txn)?.mend())
-    }
-
-    /// Counts what each member has waiting here: earlier versions did not.
-    pub(crate) fn count_members(&self) -> Result<(), StoreError> {
-        let mut counts = Counts::new();
-        for bundle in self.waiting()? {
-            for (name, count) in counts_of(&bundle) {
-                *counts.entry(name).or_default() += count;
-            }
-        }
-        let known = of_members(&self.0.tables().read()?.open_table(META)?)?;
-        match known == counts {
-            true => Ok(()),
-            false => self
-                .0
-                .tables()
-                .write(|txn| self.rows(txn)?.count_members(&counts)),
-        }
     }
 
     fn rows<'txn>(&self, txn: &'txn WriteTransaction) -> Result<Rows<'txn>, StoreError> {

@@ -1,6 +1,6 @@
 //! Which effects of tasks this node's buckets have seen, within one transaction. They are bounded in number and in bytes.
 
-use crate::tables::{EFFECTS, EFFECTS_SWEPT, LAST, META, REMEMBERED, counted, encode, get, size, sizes};
+use crate::tables::{EFFECTS, EFFECTS_SWEPT, LAST, META, REMEMBERED, encode, get, number, size};
 use crate::{StoreError, StoreLimits};
 use karman_tasks::{LimitReached, Seen, UnixMs};
 use redb::{ReadableTable, ReadableTableMetadata, Table, WriteTransaction};
@@ -21,7 +21,7 @@ impl<'txn> Effects<'txn> {
     pub(crate) fn open(txn: &'txn WriteTransaction) -> Result<Self, StoreError> {
         let (rows, meta) = (txn.open_table(EFFECTS)?, txn.open_table(META)?);
         Ok(Self {
-            bytes: counted(&meta, REMEMBERED, || sizes(&rows))?,
+            bytes: number(&meta, REMEMBERED)?,
             rows,
             swept: txn.open_table(EFFECTS_SWEPT)?,
             meta,

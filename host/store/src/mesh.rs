@@ -93,8 +93,6 @@ impl Mesh<'_> {
                 forgotten_before = end + 1;
                 meta.insert(FORGOTTEN_BEFORE, forgotten_before)?;
             }
-            // Earlier versions did not know when those end that they remember.
-            ends.insert((expires, invitation), ())?;
             if let Some(before) = table.get(invitation)? {
                 return Ok(*before.value());
             }
@@ -112,6 +110,7 @@ impl Mesh<'_> {
                 holder
             };
             table.insert(invitation, holder)?;
+            ends.insert((expires, invitation), ())?;
             Ok(*holder)
         })
     }
@@ -190,8 +189,8 @@ fn became(holder: [u8; 32]) -> Redeemed {
 #[cfg(test)]
 mod tests {
     use super::{BUILT, Mesh, NOBODY, Redeemed};
+    use crate::Store;
     use crate::tables::{REDEEMED, REDEEMED_ENDS};
-    use crate::{Store, StoreError};
     use redb::ReadableTableMetadata;
 
     /// The end of invitations.
@@ -243,26 +242,18 @@ mod tests {
         assert!(mesh.redeem(1, END, &[1; 32]).unwrap());
         mesh.withdraw(2, END + 1).unwrap();
         assert!(mesh.redeem(3, u64::MAX, &[3; 32]).unwrap());
-        // One of an earlier version, whose end is known once its holder comes again.
-        let old: Result<(), StoreError> = store.tables().write(|txn| {
-            txn.open_table(REDEEMED)?.insert(4_u128, &[4_u8; 32])?;
-            Ok(())
-        });
-        old.unwrap();
-        assert!(!mesh.redeem(4, END, &[5; 32]).unwrap());
-        assert_eq!(rows(), (4, 4));
+        assert_eq!(rows(), (3, 3));
 
         let kept = Mesh::REDEEMED_KEPT.as_secs();
         mesh.time_floor(END + kept).unwrap();
         assert!(mesh.redeem(5, u64::MAX, &[5; 32]).unwrap());
-        assert_eq!(rows(), (5, 5), "its last second is not 30 days ago");
+        assert_eq!(rows(), (4, 4), "its last second is not 30 days ago");
         mesh.time_floor(END + kept + 1).unwrap();
         assert!(mesh.redeem(5, u64::MAX, &[5; 32]).unwrap());
         assert_eq!(rows(), (3, 3));
         assert_eq!(mesh.redeemed(1).unwrap(), None);
         assert_eq!(mesh.redeemed(2).unwrap(), Some(Redeemed::Withdrawn));
         assert_eq!(mesh.redeemed(3).unwrap(), Some(Redeemed::By([3; 32])));
-        assert_eq!(mesh.redeemed(4).unwrap(), None);
     }
 
     #[test]

@@ -106,7 +106,7 @@ impl Models<'_> {
     }
 }
 
-/// Whether a model may be added under this name. Those that an earlier version took under others stay.
+/// Whether a model may be added under this name.
 ///
 /// # Errors
 /// [`StoreError::ModelName`] where it is not 1 to 128 ASCII letters, digits and `-_./:@#+~`.

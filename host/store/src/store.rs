@@ -85,9 +85,7 @@ impl Store {
             slicing: Mutex::new(()),
             lock,
         }));
-        store.bundles().part()?;
         store.bundles().mend()?;
-        store.bundles().count_members()?;
         store.blobs().settle()?;
         partial::collect(&store)?;
         ballast.hold();

@@ -44,7 +44,7 @@ pub(crate) const PROGRESS: TableDefinition<'_, &str, &[u8]> = TableDefinition::n
 pub(crate) const PROGRESSED: &str = "progress";
 /// Idempotency key to [`karman_tasks::Seen`].
 pub(crate) const EFFECTS: Records = TableDefinition::new("effects");
-/// [`LAST`] to the key of the effect that was looked at last, to see whether it may be forgotten. Only who writes opens it.
+/// [`LAST`] to the key of the effect that was looked at last, to see whether it may be forgotten.
 pub(crate) const EFFECTS_SWEPT: TableDefinition<'_, &str, &str> = TableDefinition::new("effects-swept");
 pub(crate) const LAST: &str = "last";
 /// Bytes of all effects and their keys, in [`META`].
@@ -84,7 +84,7 @@ pub(crate) const APPENDED: &str = "keepers-log";
 pub(crate) const PENDING: TableDefinition<'_, &[u8; 32], ()> = TableDefinition::new("pending");
 
 /// What this version writes and reads.
-pub(crate) const FORMAT: u64 = 10;
+pub(crate) const FORMAT: u64 = 1;
 
 pub(crate) struct Tables(File);
 
@@ -95,11 +95,8 @@ impl Tables {
         let format = tables.write_anyway(|txn| {
             let mut meta = txn.open_table(META)?;
             let found = meta.get("format")?.map(|format| format.value());
-            if found.is_none_or(|found| found < FORMAT) {
+            if found.is_none() {
                 meta.insert("format", FORMAT)?;
-                if found.is_none() {
-                    meta.insert(TAKEN, 0_u64)?;
-                }
                 // Readers may rely on every table being there.
                 txn.open_table(BUCKETS)?;
                 txn.open_table(VALUES)?;
@@ -112,6 +109,8 @@ impl Tables {
                 }
                 txn.open_table(FORGET)?;
                 txn.open_multimap_table(BROUGHT)?;
+                txn.open_table(ORDERS)?;
+                txn.open_table(EFFECTS_SWEPT)?;
                 txn.open_table(PROGRESS)?;
                 txn.open_table(DECISIONS)?;
                 txn.open_table(REDEEMED)?;
@@ -119,8 +118,6 @@ impl Tables {
                 txn.open_table(KEEPERS_LOG)?;
                 txn.open_table(PENDING)?;
             }
-            // Later than format 10, which stays: who does not know this table reads all others.
-            txn.open_table(ORDERS)?;
             Ok(found.unwrap_or(FORMAT))
         })?;
         Ok((tables, format))
@@ -206,39 +203,14 @@ pub(crate) fn encode(of: Records, name: &str, record: &impl Serialize) -> Result
     cbor4ii::serde::to_vec(Vec::new(), record).map_err(|error| unreadable(of, name, &error))
 }
 
-/// Bytes of a table, as they were last counted under this name in [`META`], or else as they are counted now: they are of a version that
-/// did not.
-pub(crate) fn counted(
-    meta: &impl ReadableTable<&'static str, u64>,
-    name: &str,
-    count: impl FnOnce() -> Result<u64, StoreError>,
-) -> Result<u64, StoreError> {
-    let known = meta.get(name)?.map(|bytes| bytes.value());
-    known.map_or_else(count, Ok)
+/// What is counted under this name in [`META`].
+pub(crate) fn number(meta: &impl ReadableTable<&'static str, u64>, name: &str) -> Result<u64, StoreError> {
+    Ok(meta.get(name)?.map_or(0, |number| number.value()))
 }
 
 /// Bytes of a row of this length, with its key.
 pub(crate) fn size(key: &str, row: Option<usize>) -> u64 {
     row.map_or(0, |row| (key.len() + row) as u64)
-}
-
-/// Bytes of all rows, with their keys.
-pub(crate) fn sizes(rows: &impl ReadableTable<&'static str, &'static [u8]>) -> Result<u64, StoreError> {
-    let mut bytes = 0;
-    for row in rows.iter()? {
-        let (key, row) = row?;
-        bytes += size(key.value(), Some(row.value().len()));
-    }
-    Ok(bytes)
-}
-
-/// Bytes of all entries of a log.
-pub(crate) fn length(log: &impl ReadableTable<u64, &'static [u8]>) -> Result<u64, StoreError> {
-    let mut bytes = 0;
-    for row in log.iter()? {
-        bytes += row?.1.value().len() as u64;
-    }
-    Ok(bytes)
 }
 
 fn decode<R: DeserializeOwned>(of: Records, name: &str, bytes: &[u8]) -> Result<R, StoreError> {
@@ -250,5 +222,30 @@ fn unreadable(of: Records, name: &str, error: &dyn std::fmt::Display) -> StoreEr
         table: of.name().to_owned(),
         name: name.into(),
         problem: error.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{OpenError, Store};
+
+    #[test]
+    fn what_a_later_version_has_written_is_refused_and_stays() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::open(folder.path()).unwrap();
+        let later = store.tables().write(|txn| {
+            txn.open_table(META)?.insert("format", FORMAT + 1)?;
+            Ok(())
+        });
+        later.unwrap();
+        drop(store);
+        for _ in 0..2 {
+            let refused = Store::open(folder.path()).map(drop);
+            assert!(
+                matches!(&refused, Err(OpenError::Newer { found, known: FORMAT, .. }) if *found == FORMAT + 1),
+                "{refused:?}"
+            );
+        }
     }
 }

@@ -172,7 +172,7 @@ fn versions<'a>(txn: &WriteTransaction, commit: &'a Commit) -> Result<Versions<'
 pub(crate) mod tests {
     use super::*;
     use crate::StoreLimits;
-    use crate::tables::{EFFECTS, META, REMEMBERED};
+    use crate::tables::EFFECTS;
     use karman_tasks::{AttemptId, Batch, Epoch, Read, Seen};
     use karman_types::{ByteSize, Digest, NodeId, TaskId, TaskResponse};
 
@@ -338,13 +338,6 @@ pub(crate) mod tests {
         waits(&store);
         drop(store);
         let store = open();
-        waits(&store);
-        // Those that were not counted when they were written are.
-        let uncounted = store.tables().write(|txn| {
-            txn.open_table(META)?.remove(REMEMBERED)?;
-            Ok(())
-        });
-        uncounted.unwrap();
         waits(&store);
         assert_eq!(commit(&store, "b", 600, 2_500), Ok(Verdict::Applied));
         assert_eq!(holes(&store), "2");

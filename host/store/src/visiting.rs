@@ -11,7 +11,6 @@ pub struct Visitor {
     /// The length of its file in bytes.
     pub bytes: u64,
     /// The names under which nodes brought it: a right to one opens no other.
-    #[serde(default)]
     pub names: Vec<String>,
     /// Counts up with each use of any of them: the least is the first to go.
     turn: u64,

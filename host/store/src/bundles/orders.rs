@@ -2,7 +2,7 @@
 //! the sealed order in it into another, which is no bundle that was here before. The order is the same, and is not done again.
 
 use super::REMEMBERED_MS;
-use super::rows::number;
+use crate::tables::number;
 use crate::{StoreError, StoreLimits};
 use karman_types::{Digest, NodeId};
 use redb::{ReadableTable, Table};

@@ -2,7 +2,7 @@
 //! room from the others, and what is known of one is found without reading all.
 
 use super::orders::{self, BundleOrder};
-use crate::tables::{BROUGHT, BUNDLES, ENDED, FORGET, META, ORDERS, TAKEN, get, list, put};
+use crate::tables::{BROUGHT, BUNDLES, ENDED, FORGET, META, ORDERS, TAKEN, get, list, number, put};
 use crate::{Bundle, BundleState, StoreError};
 use karman_types::NodeId;
 use redb::{
@@ -10,7 +10,6 @@ use redb::{
     WriteTransaction,
 };
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
 
 type Row<'txn> = Table<'txn, &'static str, &'static [u8]>;
 /// When one that has ended is forgotten: by rank, then by time.
@@ -19,8 +18,6 @@ const RANKS: u8 = 4;
 /// Before the id of a member: bytes of the bundles that it has brought and that wait, and how many these are, in [`META`].
 const BYTES_OF: &str = "bundles-of/";
 const WAITING_OF: &str = "waiting-of/";
-/// What is counted of members, by name in [`META`].
-pub(super) type Counts = BTreeMap<String, u64>;
 /// From this rank on it is about bundles that this node has made itself.
 const OWN: u8 = 2;
 
@@ -173,12 +170,7 @@ impl<'txn> Rows<'txn> {
         let Some((first, _)) = self.forget.first()? else {
             return Ok(None);
         };
-        let (rank, _, name) = first.value();
-        let ended = get::<Ended>(&self.ended, ENDED, name)?;
-        let is_known = ended.is_some();
-        let is_noted = ended.is_some_and(|ended| ended.bundle.brought_by.is_some());
-        if !is_known || (rank < OWN && !is_noted) {
-            // Of none that is there, or from before format 10.
+        if self.ended.get(first.value().2)?.is_none() {
             return Ok(Some(Due::at(first.value(), None)));
         }
         let mut most: Option<(String, MultimapValue<'_, Place>)> = None;
@@ -217,28 +209,6 @@ impl<'txn> Rows<'txn> {
         let mut late = list::<Bundle>(&self.waiting, BUNDLES)?;
         late.retain(|(_, bundle)| bundle.expires_ms < now_ms);
         Ok(late)
-    }
-
-    /// Tells those that wait from those that have ended, which an earlier version has kept among them.
-    pub(super) fn part(&mut self, until_ms: impl Fn(&Bundle) -> u64) -> Result<(), StoreError> {
-        let all = list::<Bundle>(&self.waiting, BUNDLES)?;
-        let bytes = all.iter().map(|(_, bundle)| bundle.size).sum::<u64>();
-        self.meta.insert(TAKEN, bytes)?;
-        for (name, bundle) in all {
-            self.put(&name, &bundle, until_ms(&bundle))?;
-        }
-        Ok(())
-    }
-
-    /// Counts anew what each member has waiting here.
-    pub(super) fn count_members(&mut self, counts: &Counts) -> Result<(), StoreError> {
-        for name in of_members(&self.meta)?.keys() {
-            self.meta.remove(name.as_str())?;
-        }
-        for (name, count) in counts {
-            self.meta.insert(name.as_str(), count)?;
-        }
-        Ok(())
     }
 
     /// Counts a bundle among those that wait, or no longer.
@@ -302,23 +272,8 @@ pub(super) fn waiting_of(
     Ok((number(meta, &waiting)?, number(meta, &bytes)?))
 }
 
-/// What is counted of all members, by name.
-pub(super) fn of_members(meta: &impl ReadableTable<&'static str, u64>) -> Result<Counts, StoreError> {
-    let mut counts = Counts::new();
-    for begin in [BYTES_OF, WAITING_OF] {
-        for row in meta.range(begin..)? {
-            let (name, count) = row?;
-            if !name.value().starts_with(begin) {
-                break;
-            }
-            counts.insert(name.value().to_owned(), count.value());
-        }
-    }
-    Ok(counts)
-}
-
 /// What one that waits counts for, of the member that has brought it.
-pub(super) fn counts_of(bundle: &Bundle) -> impl Iterator<Item = (String, u64)> + use<> {
+fn counts_of(bundle: &Bundle) -> impl Iterator<Item = (String, u64)> + use<> {
     let counts = [bundle.size, 1];
     let names = bundle.brought_by.map(names_of);
     names
@@ -328,10 +283,6 @@ pub(super) fn counts_of(bundle: &Bundle) -> impl Iterator<Item = (String, u64)> 
 
 fn names_of(by: NodeId) -> [String; 2] {
     [format!("{BYTES_OF}{by}"), format!("{WAITING_OF}{by}")]
-}
-
-pub(super) fn number(meta: &impl ReadableTable<&'static str, u64>, name: &str) -> Result<u64, StoreError> {
-    Ok(meta.get(name)?.map_or(0, |number| number.value()))
 }
 
 impl Due {

@@ -126,39 +126,6 @@ fn what_has_never_left_is_forgotten_before_its_time() {
     assert_eq!(known(3_600_001), [Digest::of(&left)]);
 }
 
-#[test]
-fn what_an_earlier_version_has_kept_together_is_told_apart() {
-    let dir = tempfile::tempdir().unwrap();
-    let limits = || StoreLimits {
-        bundles: ByteSize(10),
-        ..StoreLimits::default()
-    };
-    let store = Store::open_with(dir.path(), limits()).unwrap();
-    let [waits, left] = ["1234567", "89abcdef"].map(Bytes::from);
-    assert!(store.bundles().keep(&bundle(&waits, 1, 1_000), &waits).unwrap());
-    let gone = Bundle {
-        state: BundleState::Delivered,
-        ..bundle(&left, 1, 1_000)
-    };
-    let before = store.tables().write(|txn| {
-        crate::tables::put(
-            &mut txn.open_table(BUNDLES)?,
-            BUNDLES,
-            &gone.digest.to_string(),
-            &gone,
-        )?;
-        txn.open_table(META)?.remove(TAKEN)?;
-        Ok(())
-    });
-    before.unwrap();
-    drop(store);
-    let store = Store::open_with(dir.path(), limits()).unwrap();
-    assert_eq!(store.bundles().waiting().unwrap(), [bundle(&waits, 1, 1_000)]);
-    assert_eq!(store.bundles().get(&gone.digest).unwrap(), Some(gone));
-    let room = |bytes| store.bundles().has_room(bytes).unwrap();
-    assert_eq!((files(&store), room(3), room(4)), (1, true, false));
-}
-
 /// What a damaged store remembers of bundles that it does not know.
 #[test]
 fn a_row_about_no_bundle_is_come_upon_once() {
