@@ -44,8 +44,7 @@ pub(crate) struct Acquaintances {
 struct Known {
     key: ByteBuf,
     addresses: Vec<String>,
-    /// When it was last there, in seconds since 1970; the day is written down. Earlier versions did not remember it.
-    #[serde(default)]
+    /// When it was last there, in seconds since 1970; the day is written down.
     seen: u64,
     /// Since when moves are counted, and how many were written since. What was not, the next write takes along.
     #[serde(skip)]
@@ -292,25 +291,6 @@ mod tests {
         acquaintances.write_down();
         assert_eq!(acquaintances.nodes().len(), MOST);
         assert_eq!(Acquaintances::new(store).nodes(), acquaintances.nodes());
-    }
-
-    #[test]
-    fn what_an_earlier_version_has_written_is_read() {
-        #[derive(Serialize)]
-        struct Before {
-            key: ByteBuf,
-            addresses: Vec<String>,
-        }
-        let folder = tempfile::tempdir().unwrap();
-        let store = Store::open(folder.path()).unwrap();
-        let address = "/ip4/192.0.2.1/udp/1/quic-v1".to_owned();
-        let before = Before {
-            key: ByteBuf::from([7_u8; 32]),
-            addresses: vec![address.clone()],
-        };
-        store.mesh().put(RECORD, &[before]).unwrap();
-        let acquaintances = Acquaintances::new(store);
-        assert_eq!(acquaintances.addresses(NodeId::of_key(&[7; 32])), [address]);
     }
 
     #[test]

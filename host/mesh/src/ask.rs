@@ -70,8 +70,8 @@ pub enum Ask {
     RunModel,
     /// Tell what the model of this name takes and gives.
     DescribeModel,
-    /// Fetch the model of this digest where it is not there, and tell how long each of its layers takes. The body is the
-    /// ticket that allows to read it.
+    /// Tell what a plan has to know: how long each layer of the model of this digest takes, which is fetched where it is not there,
+    /// or how the links are. The body says which, and has the ticket that allows to read the model.
     ProfileModel {
         /// The model's file.
         digest: Digest,

@@ -86,7 +86,7 @@ impl Mesh {
     }
 
     /// [`call`](Self::call) that tells when the first [`BEGINNING`](crate::BEGINNING) bytes of the body are there; dropped without a word where the
-    /// other node is of an earlier version, which does not say so.
+    /// other node does not say so.
     ///
     /// # Errors
     /// As there.

@@ -23,7 +23,7 @@ use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 use tokio_util::compat::FuturesAsyncReadCompatExt;
 
-pub(crate) const OFFER: StreamProtocol = StreamProtocol::new("/karman/offer/2");
+pub(crate) const OFFER: StreamProtocol = StreamProtocol::new("/karman/offer/1");
 /// How often a node looks how busy it is, while somebody wants to know.
 const ROUNDS: Duration = Duration::from_secs(1);
 /// For how long a node is listened to that nobody has asked about or called, where others are, too: a stream keeps its connection

@@ -14,8 +14,6 @@ pub enum Right {
     Call(Pattern),
     /// `deploy:PATTERN`: bring plugins of these names to other nodes.
     Deploy(Pattern),
-    /// `drain`: nothing yet, since a node is drained where it stands. Memberships have it, and are read.
-    Drain,
     /// `issue`: give others a membership. Only the root key gives it.
     Issue,
     /// `revoke`: end the membership of others. Only the root key gives it.
@@ -54,7 +52,6 @@ impl fmt::Display for Right {
             Self::BucketWrite(Pattern(name)) => write!(f, "bucket-write:{name}"),
             Self::Call(Pattern(name)) => write!(f, "call:{name}"),
             Self::Deploy(Pattern(name)) => write!(f, "deploy:{name}"),
-            Self::Drain => f.write_str("drain"),
             Self::Issue => f.write_str("issue"),
             Self::Revoke => f.write_str("revoke"),
         }
@@ -70,7 +67,6 @@ impl FromStr for Right {
             why,
         };
         match text {
-            "drain" => return Ok(Self::Drain),
             "issue" => return Ok(Self::Issue),
             "revoke" => return Ok(Self::Revoke),
             _ => {}
@@ -82,8 +78,8 @@ impl FromStr for Right {
             Some(("deploy", _)) => Self::Deploy,
             _ => {
                 return Err(error(
-                    "the rights are bucket-read:PATTERN, bucket-write:PATTERN, call:PATTERN, deploy:PATTERN, drain, \
-                     issue and revoke",
+                    "the rights are bucket-read:PATTERN, bucket-write:PATTERN, call:PATTERN, deploy:PATTERN, issue \
+                     and revoke",
                 ));
             }
         };
@@ -130,7 +126,6 @@ mod tests {
             "bucket-write:road",
             "call:vision/detect",
             "deploy:*",
-            "drain",
             "issue",
             "revoke",
         ] {
@@ -140,7 +135,7 @@ mod tests {
 
     #[test]
     fn an_unknown_right_is_answered_with_the_known_ones() {
-        for text in ["reboot", "call", "drain:*", "", "Call:x"] {
+        for text in ["reboot", "call", "issue:*", "", "Call:x"] {
             let error = text.parse::<Right>().unwrap_err().to_string();
             assert!(error.contains("deploy:PATTERN"), "{error}");
         }
@@ -161,8 +156,8 @@ mod tests {
         assert!(right("call:*").covers(&right("call:vision/*")));
         assert!(!right("call:vision/*").covers(&right("call:*")));
         assert!(!right("bucket-write:*").covers(&right("bucket-read:road")));
-        assert!(right("drain").covers(&right("drain")));
-        assert!(!right("drain").covers(&right("issue")));
+        assert!(right("revoke").covers(&right("revoke")));
+        assert!(!right("revoke").covers(&right("issue")));
     }
 
     proptest! {

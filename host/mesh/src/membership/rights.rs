@@ -12,8 +12,8 @@ impl Rights {
     /// More rights than this fit no membership.
     pub const MAX: usize = 64;
 
-    /// What a node of this tier may do when nobody said otherwise: call every task, whatever the tier. Deploying, draining
-    /// and buckets are given by name.
+    /// What a node of this tier may do when nobody said otherwise: call every task, whatever the tier. Deploying and
+    /// buckets are given by name.
     pub fn usual(tier: Tier) -> Self {
         match tier {
             Tier::Edge | Tier::Fog | Tier::Cloud | Tier::Space => "call:*".parse().into_iter().collect(),
@@ -27,7 +27,6 @@ impl Rights {
             "bucket-write:*",
             "call:*",
             "deploy:*",
-            "drain",
             "issue",
             "revoke",
         ];
@@ -71,9 +70,9 @@ mod tests {
     fn a_set_allows_what_one_of_it_covers() {
         let rights =
             |texts: &[&str]| -> Rights { texts.iter().map(|text| text.parse::<Right>().unwrap()).collect() };
-        let held = rights(&["call:vision/*", "drain"]);
-        assert!(held.allows(&Right::Drain) && !held.allows(&Right::Issue));
-        assert!(held.covers(&rights(&["call:vision/detect", "drain"])));
+        let held = rights(&["call:vision/*", "revoke"]);
+        assert!(held.allows(&Right::Revoke) && !held.allows(&Right::Issue));
+        assert!(held.covers(&rights(&["call:vision/detect", "revoke"])));
         assert!(held.covers(&Rights::default()));
         assert!(!held.covers(&rights(&["call:*"])));
         assert!(Rights::usual(Tier::Edge).allows(&"call:a/b".parse().unwrap()));

@@ -76,7 +76,7 @@ fn signed_for_another_mesh() {
         )
     };
     assert!(foreign(&membership()));
-    assert!(foreign(&of_root(3, &["drain"])));
+    assert!(foreign(&of_root(3, &["bucket-read:*"])));
 
     // The same node issues in both meshes; what it signed in one is shown with its token of the other.
     let there = Issuer::root(&other).issue(
@@ -138,7 +138,7 @@ fn signed_by_nobody_who_may() {
 
 #[test]
 fn an_issuer_goes_beyond_what_it_has() {
-    let own = of_root(2, &["issue", "call:*", "drain"]);
+    let own = of_root(2, &["issue", "call:*", "bucket-read:*"]);
     for (rights, days) in [
         (&["deploy:*"][..], 1),
         (&["issue"], 1),
@@ -197,7 +197,7 @@ fn an_issuer_whose_clock_is_behind_signs_from_when_it_was_let_in() {
 
 #[test]
 fn other_blocks_and_rules_cannot_widen() {
-    let own = of_root(2, &["issue", "call:*", "drain"]);
+    let own = of_root(2, &["issue", "call:*", "bucket-read:*"]);
     let narrow = claims(terms(&["call:vision/*"], now().after(DAY)));
     let show = |token: Result<biscuit_auth::Biscuit, biscuit_auth::error::Token>| {
         let shown = Membership {
@@ -212,11 +212,11 @@ fn other_blocks_and_rules_cannot_widen() {
     // An open token says what a sealed one says; ours are sealed, so that nobody can append.
     assert!(show(signed(narrow.block().unwrap())).is_ok());
     let sealed = biscuit_auth::Biscuit::from(&membership().token[..], pair(2).public()).unwrap();
-    assert!(sealed.append(block("right(\"drain\")")).is_err());
+    assert!(sealed.append(block("right(\"bucket-read:*\")")).is_err());
 
     let member = hex::encode(key(4));
     for code in [
-        "right(\"drain\")".to_owned(),
+        "right(\"bucket-read:*\")".to_owned(),
         format!("member(hex:{member})"),
         "not_after(2999-01-01T00:00:00Z)".to_owned(),
         "right($a) <- tier($a)".to_owned(),

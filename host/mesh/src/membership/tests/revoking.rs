@@ -49,7 +49,7 @@ fn no_issuer_puts_out_who_holds_the_root_key() {
     let holder = Issuer::root(&root()).issue(&key(3), &every, now()).unwrap();
     let judged = |revoked: &Revocations| holder.verify(&mesh(), &key(3), now(), revoked);
     let by_issuer = set([by_issuer(3, 0)]);
-    // What nodes of before have taken is known all the same, and passed on.
+    // It is known all the same, and passed on.
     assert!(by_issuer.contains(&key(3)));
     assert!(judged(&by_issuer).unwrap().holds_root());
     let by_root = judged(&set([by_root(3, 0)]));
