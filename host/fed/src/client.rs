@@ -18,7 +18,6 @@ impl fmt::Display for ClientId {
 /// What a client says of itself, and what its node knows of its link and battery. Declared numbers are an attack surface: they
 /// are bounded, and nothing that decides the result rests on them alone.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
-#[serde(default)]
 pub struct Profile {
     /// Samples that it trains on.
     pub samples: u64,
@@ -43,7 +42,6 @@ pub struct Window {
     /// When it ends.
     pub end: Instant,
     /// What its link is planned to carry, in bytes a second; nothing where nobody says so.
-    #[serde(default)]
     pub bytes_per_second: Option<f64>,
 }
 

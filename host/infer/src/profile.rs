@@ -83,7 +83,6 @@ pub struct EdgeProfile {
     /// The name of the tensor.
     pub name: String,
     /// What its elements are; only [`ElementType::F32`] is encoded on slow links.
-    #[serde(default = "floats")]
     pub element: ElementType,
     /// Its bytes.
     pub bytes: u64,
@@ -96,10 +95,6 @@ pub struct EdgeProfile {
     pub to: Vec<usize>,
     /// Whether it is an output of the model.
     pub is_output: bool,
-}
-
-const fn floats() -> ElementType {
-    ElementType::F32
 }
 
 /// The profile of a model on a back-end of a node.

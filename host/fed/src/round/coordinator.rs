@@ -52,7 +52,6 @@ pub struct Status {
     pub accuracy: Option<f64>,
     /// What the versions made so far give away of a client, in a private run. Where clients add the noise themselves, what the one has
     /// given away at most that has answered most orders: each keeps an account of its own.
-    #[serde(default)]
     pub spent: Option<Spent>,
     /// Whether the run is over.
     pub ended: bool,

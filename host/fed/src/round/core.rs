@@ -25,7 +25,6 @@ pub(crate) struct Core {
     pub(crate) round: u64,
     pub(crate) roster: Roster,
     /// When clients are in view, as far as that is planned.
-    #[serde(default)]
     pub(crate) windows: Windows,
     pub(crate) assignments: BTreeMap<AssignmentId, Assignment>,
     pub(crate) next_assignment: u64,
@@ -39,7 +38,6 @@ pub(crate) struct Core {
     /// Nothing where the run is not private.
     pub(crate) privacy: Option<Private>,
     /// Nothing where clients train whole models.
-    #[serde(default)]
     pub(crate) low_rank: Option<Adapting>,
     /// What encodings do on this machine.
     pub(crate) encodings: Vec<Measured>,
@@ -90,9 +88,7 @@ pub(crate) struct Tally {
     pub(crate) bytes_up: u64,
     pub(crate) bytes_down: u64,
     /// Where its updates went from client to client.
-    #[serde(default)]
     pub(crate) swarm: Option<SwarmReport>,
     /// Where clients train adapters, the greatest rank by which a matrix has changed.
-    #[serde(default)]
     pub(crate) rank: Option<u32>,
 }

@@ -39,7 +39,6 @@ pub(crate) struct SavedGathering {
     held: Vec<Vec<f32>>,
     sum: Option<FixedSum>,
     clipped: Option<ClippedSum>,
-    #[serde(default)]
     adapters: Vec<Vec<Adapter>>,
 }
 

@@ -18,7 +18,6 @@ pub(crate) struct Assignment {
     pub(crate) until: Option<Instant>,
     pub(crate) seed: u64,
     /// Of its adapters; nothing where it trains the whole model.
-    #[serde(default)]
     pub(crate) rank: Option<u32>,
 }
 

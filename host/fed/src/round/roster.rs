@@ -17,22 +17,18 @@ pub(crate) struct Member {
     /// What it answered last.
     pub(crate) answered: Option<AssignmentId>,
     /// Orders that it has answered, if only to say that it cannot: no more updates have come from it.
-    #[serde(default)]
     pub(crate) answers: u64,
     pub(crate) refusals: u32,
     pub(crate) excluded: bool,
     pub(crate) chosen: u64,
     pub(crate) last_round: Option<u64>,
     /// The version that it was to train and could not.
-    #[serde(default)]
     pub(crate) failed_at: Option<u64>,
     /// Why it could not take part when a client was last looked for.
-    #[serde(default)]
     pub(crate) passed_over: Option<NotEligible>,
     pub(crate) loss: Option<f64>,
     /// Seconds of its training, as far as that is told apart, of all that an order takes, and of a step: moving means.
     pub(crate) seconds: Option<f64>,
-    #[serde(default)]
     pub(crate) whole: Option<f64>,
     pub(crate) per_step: Option<f64>,
 }

@@ -43,8 +43,6 @@ pub struct Bandit {
 struct Arm {
     rewards: f64,
     count: f64,
-    /// Absent in checkpoints of before it was counted.
-    #[serde(default)]
     failed: f64,
 }
 

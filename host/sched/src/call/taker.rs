@@ -16,7 +16,6 @@ pub struct Taker {
     /// What calls of this task took lately until they were answered, without the round trip; nothing where none was made.
     pub takes: Option<Duration>,
     /// How long a call of this task was waited for that was given up, where none was answered since: it takes no less.
-    #[serde(default)]
     pub outlasted: Option<Duration>,
     /// How long ago it did not answer a call of this task; nothing where that is long past.
     pub failed: Option<Duration>,

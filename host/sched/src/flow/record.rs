@@ -20,8 +20,7 @@ pub struct Record {
     pub effects: Vec<RunId>,
     /// How far the whole is.
     pub phase: Phase,
-    /// What has happened. A run that began under a version without it has none of what was before.
-    #[serde(default)]
+    /// What has happened.
     pub history: History,
 }
 

@@ -328,14 +328,6 @@ mod tests {
     }
 
     #[test]
-    fn one_that_was_written_before_calls_were_allotted_is_read() {
-        let mut written = checkpoint(BuiltIn::Pixie);
-        let state = written.pointer_mut("/state/Pixie/states/0").unwrap();
-        assert!(state.as_object_mut().unwrap().remove("allotted").is_some());
-        assert!(serde_json::from_value::<Checkpoint>(written).is_ok());
-    }
-
-    #[test]
     fn one_that_is_damaged_is_refused_before_anybody_asks_it() {
         for (policy, part, damaged) in [
             (BuiltIn::Pixie, "Pixie/tasks", json!([])),

@@ -16,7 +16,6 @@ pub struct Bounds {
     /// Millijoules that all tiers together draw for it. Nothing: no bound.
     pub energy_mj: Option<f64>,
     /// What it is to take as little of as the bound on the other allows, without a bound of its own.
-    #[serde(default)]
     pub least: Option<Bounded>,
 }
 

@@ -33,7 +33,6 @@ pub(crate) struct Estimate {
     /// When it went off, in requests.
     alarmed: Option<u64>,
     /// Requests that called its task since it was called itself.
-    #[serde(default)]
     passed_over: u64,
 }
 

@@ -12,9 +12,7 @@ pub(crate) struct Ledger {
     budgets: [Option<f64>; RESOURCES],
     spent: [f64; RESOURCES],
     /// Calls of this batch, and how many of them are right by what is known of who served them.
-    #[serde(default)]
     calls: u64,
-    #[serde(default)]
     right: f64,
     /// Of this batch.
     answered: u64,

@@ -74,7 +74,6 @@ struct Plan {
     shares: Vec<Vec<f64>>,
     short: Option<Resource>,
     /// The part of the reserves that it takes.
-    #[serde(default)]
     of_reserves: f64,
     failed: bool,
     /// Requests since it was made.

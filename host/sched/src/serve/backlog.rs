@@ -12,14 +12,8 @@ pub struct Backlog {
     arrived: Vec<VecDeque<Duration>>,
     pace: f64,
     /// Batches that the device runs at once, and that it runs now.
-    #[serde(default = "one")]
     servers: usize,
-    #[serde(default)]
     busy: usize,
-}
-
-const fn one() -> usize {
-    1
 }
 
 /// How much the pace changes at most with one batch.

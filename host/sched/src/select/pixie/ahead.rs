@@ -16,8 +16,7 @@ pub(super) struct State {
     pub(super) limit: Option<f64>,
     /// Of the next call: those of the plan, without whom that would overdraw a budget or who has no whole call left.
     pub(super) shares: Vec<f64>,
-    /// Calls that the plan still gives each candidate; none are kept in states of older versions.
-    #[serde(default)]
+    /// Calls that the plan still gives each candidate; empty before there is a plan.
     pub(super) allotted: Vec<f64>,
     pub(super) estimates: Vec<Estimate>,
     pub(super) credit: Credit,
