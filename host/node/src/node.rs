@@ -51,7 +51,6 @@ pub struct NodeStatus {
     /// The mesh that it belongs to, in short.
     pub mesh: Option<String>,
     /// Whether it was taken out of service.
-    #[serde(default)]
     pub drained: bool,
     /// Why its disk does not take what is to be kept, if it does not.
     #[serde(default, skip_serializing_if = "Option::is_none")]

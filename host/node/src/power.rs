@@ -20,7 +20,6 @@ pub enum Channel {
         watts: f64,
     },
     /// Written down by the operator, which is an assumption: energy is derived as these watts times the time that is measured.
-    #[serde(alias = "stated")]
     Derived {
         /// Watts.
         watts: f64,
@@ -259,9 +258,5 @@ mod tests {
             told["origin"].as_str().unwrap().to_owned()
         });
         assert_eq!(origins, ["measured", "measured", "derived"]);
-        // As nodes from before say it.
-        let stated = serde_json::json!({ "origin": "stated", "watts": 1.0 });
-        let read: Channel = serde_json::from_value(stated).unwrap();
-        assert_eq!(read, profile.transmit);
     }
 }

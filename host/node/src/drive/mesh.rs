@@ -31,7 +31,6 @@ pub struct PeerStatus {
     /// Its id.
     pub node: NodeId,
     /// Its key, from which the id follows.
-    #[serde(default)]
     pub key: Option<PublicKey>,
     /// Where it stands.
     pub tier: Option<Tier>,
@@ -40,7 +39,6 @@ pub struct PeerStatus {
     /// The last round trip in microseconds; of a node that is not reached now, when it was.
     pub round_trip_us: Option<u64>,
     /// How old that is, in milliseconds.
-    #[serde(default)]
     pub round_trip_age_ms: Option<u64>,
     /// Milliseconds since it was last heard of.
     pub last_seen_ms: u64,
@@ -54,10 +52,8 @@ pub struct PeerStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub contact: Option<NextContact>,
     /// Bytes sent to it since this node was started, whatever for.
-    #[serde(default)]
     pub sent_bytes: u64,
     /// Calls that were under way there, by its last word.
-    #[serde(default)]
     pub busy: u32,
     /// What it last said that it offers.
     pub offer: Option<Offer>,

@@ -16,7 +16,6 @@ pub struct Revoked {
     /// Whether it is a keeper: what is kept is one loss away from standing still, until another is named.
     pub keeper: bool,
     /// Whether it may not count: this node has no root key, and has not met that one since it was started, which may hold it.
-    #[serde(default)]
     pub doubtful: bool,
 }
 

@@ -107,10 +107,8 @@ pub(super) struct Gifts {
 struct Gift {
     client: ClientId,
     assignment: AssignmentId,
-    #[serde(default)]
     spread: bool,
-    /// Gifts to one driver are counted: which run was given to longest ago shows in that. Those of earlier versions have none.
-    #[serde(default)]
+    /// Gifts to one driver are counted: which run was given to longest ago shows in that.
     number: u64,
 }
 

@@ -28,7 +28,6 @@ pub(super) struct Stretch {
 pub(super) struct Pass {
     begins_ms: u64,
     ends_ms: u64,
-    #[serde(default)]
     bytes_per_second: Option<f64>,
 }
 
@@ -230,17 +229,8 @@ mod tests {
         );
     }
 
-    /// What a client says that knows nothing of contacts.
-    #[derive(Serialize)]
-    enum Before {
-        Described {
-            samples: u64,
-            label_entropy: Option<f64>,
-        },
-    }
-
     #[test]
-    fn no_more_passes_are_read_than_count_and_a_client_may_tell_none() {
+    fn no_more_passes_are_read_than_count() {
         let pass = Pass {
             begins_ms: 1,
             ends_ms: 2,
@@ -259,13 +249,5 @@ mod tests {
         assert!(read(&wire::write(&described(MOST)).unwrap()).is_ok());
         let error = read(&wire::write(&described(MOST + 1)).unwrap()).unwrap_err();
         assert!(error.message.contains("at most 1000"), "{error}");
-        let before = Before::Described {
-            samples: 7,
-            label_entropy: None,
-        };
-        match read(&wire::write(&before).unwrap()).unwrap() {
-            Answer::Described { samples, passes, .. } => assert_eq!((samples, passes), (7, vec![])),
-            other => panic!("{other:?}"),
-        }
     }
 }

@@ -39,7 +39,6 @@ pub(super) struct Remembered {
     /// The order that it carried out last, and what came of it.
     pub(super) answered: Option<((AssignmentId, u64), Box<Update>)>,
     /// Whether that has noise in it.
-    #[serde(default)]
     pub(super) noised: bool,
     /// What its plugin gave back to have it again.
     #[serde(with = "serde_bytes")]

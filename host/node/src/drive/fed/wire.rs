@@ -41,7 +41,6 @@ pub(super) struct Order {
     #[serde(deserialize_with = "properties")]
     pub(super) properties: Vec<(String, String)>,
     /// Whether a client that says what it has measures its link to the driver too.
-    #[serde(default)]
     pub(super) by_link: bool,
     pub(super) work: Work,
 }
@@ -62,11 +61,11 @@ pub(super) enum Work {
         #[serde(deserialize_with = "a_model")]
         control: Frames,
         /// What is trained in place of the model; empty where the model is.
-        #[serde(default, deserialize_with = "a_model")]
+        #[serde(deserialize_with = "a_model")]
         adapters: Frames,
     },
-    /// To train, and to answer with an update that has noise of its client in it. A client of a version that knows of none reads no such
-    /// order: it would read past a key of [`Work::Train`], and send its update as it is.
+    /// To train, and to answer with an update that has noise of its client in it. It is work of its own: a key of [`Work::Train`] could be
+    /// read past, and the update sent as it is.
     TrainPrivately {
         assignment: AssignmentId,
         version: u64,
@@ -130,19 +129,15 @@ pub(super) enum Answer {
         samples: u64,
         label_entropy: Option<f64>,
         /// The state of charge of its node, 0 to 1; nothing on mains.
-        #[serde(default)]
         charge: Option<f64>,
         /// What its link to the driver carries, in bytes a second; nothing where it was not asked, or cannot measure it.
-        #[serde(default)]
         link: Option<f64>,
         /// When its node and the driver's are in view of each other, where its node plans contacts with that one.
-        #[serde(default, deserialize_with = "in_view::passes")]
+        #[serde(deserialize_with = "in_view::passes")]
         passes: Vec<Pass>,
         /// The largest rank of adapters that its node trains; nothing where it sets no bound.
-        #[serde(default)]
         adapter_rank: Option<u32>,
         /// The largest ε that its node gives away in a run; nothing where it sets no bound.
-        #[serde(default)]
         most_epsilon: Option<f64>,
     },
     Begun {

@@ -84,8 +84,7 @@ pub struct StepStatus {
     pub runs: usize,
     /// How many of them have ended well.
     pub done: usize,
-    /// How many of them were undone. Default: 0.
-    #[serde(default)]
+    /// How many of them were undone.
     pub undone: usize,
     /// The most attempts that one of them took.
     pub attempts: u32,

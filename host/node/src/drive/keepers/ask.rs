@@ -3,7 +3,7 @@
 
 use super::Inner;
 use super::group::Key;
-use super::wire::{Answer, MESSAGE, Message, Question, Removed, send};
+use super::wire::{Answer, Message, Question, Removed, send};
 use bytes::Bytes;
 use karman_mesh::membership::Charter;
 use karman_tasks::{Entry, Kept, KeptError, SaveError, TaskRecord};
@@ -105,12 +105,7 @@ impl Inner {
     /// # Errors
     /// Those of [`Inner::remove_at`].
     pub(in crate::drive) async fn withdraw_at(&self, owner: NodeId, task: TaskId) -> Result<(), TaskError> {
-        match self.tell_owner(owner, task, Message::Withdraw).await {
-            // One of before this reads only the other message.
-            Err(error) if is_not_read(&error) => self.remove_at(owner, task).await,
-            told => told,
-        }
-        .map(drop)
+        self.tell_owner(owner, task, Message::Withdraw).await.map(drop)
     }
 
     async fn tell_owner(
@@ -177,11 +172,6 @@ impl Inner {
         let peer = keeper.peer().ok_or_else(no_majority)?;
         send(self.mesh()?, peer, &Message::Question(None, question)).await
     }
-}
-
-/// Whether a message of this version is none to the node that was to read it.
-fn is_not_read(error: &TaskError) -> bool {
-    error.kind == ErrorKind::Invalid && error.field.as_deref() == Some(MESSAGE)
 }
 
 /// Whether another keeper, or this one later, may give a better answer.

@@ -3,7 +3,7 @@
 use super::Inner;
 use super::ask::no_majority;
 use super::seat::Seat;
-use super::wire::{Answer, Appended, Installed, MESSAGE, Message, Question, Voted, answer, send};
+use super::wire::{Answer, Appended, Installed, Message, Question, Voted, answer, send};
 use crate::drive::attempt::read;
 use karman_mesh::membership::{Member, Right};
 use karman_tasks::{Entry, Kept, KeptError, LimitReached, Saved, SubmitError, TaskRecord};
@@ -28,7 +28,7 @@ impl Inner {
         from: &Member,
         body: &[u8],
     ) -> Result<TaskResponse, TaskError> {
-        match read(MESSAGE, body)? {
+        match read("message", body)? {
             Message::Charter(theirs) => answer(&self.compare(from.node, theirs.as_deref())?),
             Message::Remove(task) => answer(&self.remove(from, task, true)?),
             Message::Withdraw(task) => answer(&self.remove(from, task, false)?),

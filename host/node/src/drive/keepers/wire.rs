@@ -13,9 +13,6 @@ use openraft::raft::{
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-/// What a message is called in the error of who cannot read it.
-pub(super) const MESSAGE: &str = "message";
-
 /// What is in the body of a call to a keeper.
 #[derive(Deserialize, Serialize)]
 pub(super) enum Message {
@@ -31,8 +28,7 @@ pub(super) enum Message {
     Question(Option<NodeId>, Question),
     /// Withdraw this task, or forget its result: to its owner. Answered with [`TaskStatus`].
     Remove(TaskId),
-    /// Withdraw this task unless it has ended, whose result stays then: to its owner. Answered with [`TaskStatus`]; an owner of before
-    /// this does not read it.
+    /// Withdraw this task unless it has ended, whose result stays then: to its owner. Answered with [`TaskStatus`].
     Withdraw(TaskId),
 }
 

@@ -47,8 +47,6 @@ pub(super) struct Suits {
     pub(super) rate_mbit_s: f64,
     /// How far a number may come out from what was sent, as a share of the largest magnitude in its tensor.
     pub(super) max_error: f64,
-    /// Whether who gets it reads [`Encoding::NonZero`] and [`Encoding::Palette`].
-    pub(super) reads_lossless: bool,
 }
 
 /// How tensors get there soonest.
@@ -139,16 +137,13 @@ impl Seen {
         let link = Link {
             bytes_per_second: suits.rate_mbit_s * 1e6 / 8.0,
         };
-        let is_read = |measured: &&Measured| {
-            suits.reads_lossless || ![Encoding::NonZero, Encoding::Palette].contains(&measured.encoding)
-        };
-        let read = self.measured.iter().filter(is_read).map(|measured| Measured {
+        let measured = self.measured.iter().map(|measured| Measured {
             encodes: measured.encodes / PROCESSOR,
             decodes: measured.decodes / PROCESSOR,
             ..*measured
         });
-        let read: Vec<Measured> = read.collect();
-        match choose(bytes, bytes, link, suits.max_error, &read) {
+        let measured: Vec<Measured> = measured.collect();
+        match choose(bytes, bytes, link, suits.max_error, &measured) {
             Ok(choice) if choice.packed || choice.encoding != Encoding::F32 => How::Encoded {
                 encoding: choice.encoding,
                 packed: choice.packed,
@@ -282,7 +277,6 @@ mod tests {
         Suits {
             rate_mbit_s,
             max_error,
-            reads_lossless: true,
         }
     }
 
@@ -348,26 +342,6 @@ mod tests {
         assert_eq!(worst(&tensors, packed.body), 0.0);
         // Half of them are zeros, and the link is slow.
         assert_eq!(packed.encoding.as_deref(), Some("non-zero, packed"));
-    }
-
-    #[test]
-    fn who_does_not_read_an_encoding_does_not_get_it() {
-        let (tensors, encodings) = (activations(), Encodings::default());
-        let suits = Suits {
-            reads_lossless: false,
-            ..suits(1.0, 0.0)
-        };
-        let packed = |encoding| How::Encoded {
-            encoding,
-            packed: true,
-        };
-        assert_eq!(encodings.measure(&tensors, suits), packed(Encoding::F32));
-        assert_eq!(encodings.how(&tensors, suits), Some(packed(Encoding::F32)));
-        let suits = Suits {
-            reads_lossless: true,
-            ..suits
-        };
-        assert_eq!(encodings.how(&tensors, suits), Some(packed(Encoding::NonZero)));
     }
 
     #[test]

@@ -60,7 +60,6 @@ async fn go_on(
     let suits = Suits {
         rate_mbit_s: station.rate_mbit_s,
         max_error: rest.max_error,
-        reads_lossless: station.reads_lossless,
     };
     let packed = pack_for(suits, &stage.onward, rest.clone(), &held).await?;
     let attempt = |at: NodeId, begun: Option<Sender<()>>| {
@@ -90,7 +89,7 @@ fn onward(journey: &Journey) -> Result<(Journey, Station), TaskError> {
         stage: next,
         stations: later.cloned().collect(),
         max_error: journey.max_error,
-        back_mbit_s: Some(station.back_mbit_s),
+        back_mbit_s: station.back_mbit_s,
     };
     Ok((rest, station))
 }

@@ -14,7 +14,7 @@ use tokio::time::{Instant, sleep_until};
 
 /// What this node knows of words that data have begun to come.
 pub(super) struct Words {
-    /// Nodes that say so. Those of earlier versions do not.
+    /// Nodes that have said so: only of these the want of a word tells anything.
     known: Mutex<HashSet<NodeId>>,
     /// One request at a time is begun here for want of a word: a node that is too busy to hear words would be busier with each.
     place: Semaphore,
@@ -133,7 +133,6 @@ mod tests {
             back_mbit_s: 1.0,
             late_ms: Some(LATE_MS),
             silent_ms: Some(1),
-            reads_lossless: true,
         }
     }
 

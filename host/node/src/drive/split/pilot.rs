@@ -108,7 +108,7 @@ impl Pilot {
             stage: 0,
             stations: stations.to_vec(),
             max_error: self.planned.max_error,
-            back_mbit_s: None,
+            back_mbit_s: f64::INFINITY,
         };
         let name = format!("model/{}", self.planned.model.name);
         let is_due = self

@@ -39,17 +39,14 @@ pub struct SplitPlan {
     /// Nodes that were asked and cannot, with the reason.
     pub left_out: Vec<(NodeId, TaskError)>,
     /// Nodes that have not timed the model: their times are predicted.
-    #[serde(default)]
     pub predicted: Vec<NodeId>,
     /// The plan.
     pub plan: Plan,
     /// What it was made from: the layers with their times on each node, the links, what counts.
     pub problem: Problem,
     /// Where the watts of each node come from, by which its energy is reckoned.
-    #[serde(default)]
     pub power: Vec<(NodeId, PowerProfile)>,
     /// What a request takes of what the order bounds; empty where it bounds nothing.
-    #[serde(default)]
     pub bounds: Vec<BoundUse>,
     /// The plan in words.
     pub explanation: String,
@@ -224,7 +221,6 @@ impl Planned {
                 back_mbit_s: f64::INFINITY,
                 late_ms: None,
                 silent_ms: None,
-                reads_lossless: self.profiles.iter().all(|profile| profile.reads_lossless),
             });
         }
         stations.reverse();

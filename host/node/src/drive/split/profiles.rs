@@ -37,9 +37,6 @@ pub struct NodeProfile {
     pub power: PowerProfile,
     /// The links from it to the others that take part.
     pub links: Vec<LinkMeasure>,
-    /// Whether it reads activations without their zeros, and pictures by a palette. Nodes of earlier versions do not.
-    #[serde(default)]
-    pub reads_lossless: bool,
 }
 
 /// A model that runs on a GPU as a whole.
@@ -52,25 +49,18 @@ pub struct WholeOnGpu {
 }
 
 /// What a node is asked.
-#[derive(Debug, Default, Deserialize, Serialize)]
-struct Question {
-    /// Allows to read the model's file.
-    #[serde(with = "serde_bytes")]
-    ticket: Vec<u8>,
-    /// Where its links are to be measured to.
-    others: Vec<NodeId>,
-    /// Whether times of a model that was not timed there may be predicted.
-    #[serde(default)]
-    predict: bool,
-    /// Whether only its links are asked for; a node that does not know that tells all.
-    #[serde(default)]
-    only_links: bool,
-}
-
-/// What is read of a profile where only the links are asked for, and then is told alone.
 #[derive(Debug, Deserialize, Serialize)]
-struct OnlyLinks {
-    links: Vec<LinkMeasure>,
+enum Question {
+    /// Its profile of the model, without its links. Answered with a [`NodeProfile`].
+    Profile {
+        /// Allows to read the model's file.
+        #[serde(with = "serde_bytes")]
+        ticket: Vec<u8>,
+        /// Whether times of a model that was not timed there may be predicted.
+        predict: bool,
+    },
+    /// The links from it to these, as it measures them now. Answered with a list of [`LinkMeasure`].
+    Links(Vec<NodeId>),
 }
 
 /// The most nodes that links are measured to at one's request.
@@ -170,7 +160,6 @@ pub(super) async fn of_here(node: &Node, model: Digest, times: Times) -> Result<
         gpu,
         power: PowerProfile::new(power, node.runtime().config().power),
         links: Vec::new(),
-        reads_lossless: true,
     })
 }
 
@@ -239,10 +228,9 @@ pub(super) async fn of_other(
     ticket: Bytes,
     may_predict: bool,
 ) -> Result<NodeProfile, TaskError> {
-    let question = Question {
+    let question = Question::Profile {
         ticket: ticket.to_vec(),
         predict: may_predict,
-        ..Question::default()
     };
     let profile: NodeProfile = ask(node, peer, model, &question).await?;
     match profile.node == at && profile.profile.model == model.digest {
@@ -261,18 +249,8 @@ pub(super) async fn link_of_other(
     to: NodeId,
     model: &karman_store::Model,
 ) -> Result<LinkMeasure, TaskError> {
-    let question = Question {
-        others: vec![to],
-        // One of an earlier version tells its times as well: it is not to measure any for that.
-        predict: true,
-        only_links: true,
-        ..Question::default()
-    };
-    let told: OnlyLinks = ask(node, peer, model, &question).await?;
-    let link = told
-        .links
-        .into_iter()
-        .find(|link| (link.from, link.to) == (from, to));
+    let told: Vec<LinkMeasure> = ask(node, peer, model, &Question::Links(vec![to])).await?;
+    let link = told.into_iter().find(|link| (link.from, link.to) == (from, to));
     let none = || TaskError::unavailable(format!("node {} could not measure it", from.short()));
     let link = link.ok_or_else(none)?;
     link.check().map(|()| link)
@@ -309,22 +287,18 @@ pub(crate) async fn tell(
         return Err(TaskError::internal("no profile is asked for"));
     };
     let (question, _): (Question, _) = unpack(body)?;
-    let Question {
-        ticket,
-        mut others,
-        predict: may_predict,
-        only_links,
-    } = question;
-    others.truncate(MOST_OTHERS);
-    let body = if only_links {
-        let links = links_to(node, &others).await;
-        pack(&OnlyLinks { links }, &Vec::new())?
-    } else {
-        take_in(node, from, head, (digest, size), ticket).await?;
-        let profile = of_here(node, digest, Times::of_plan(may_predict)).await?;
-        // One of an earlier version asks for all at once.
-        let links = links_to(node, &others).await;
-        pack(&NodeProfile { links, ..profile }, &Vec::new())?
+    let body = match question {
+        Question::Profile { ticket, predict } => {
+            take_in(node, from, head, (digest, size), ticket).await?;
+            pack(
+                &of_here(node, digest, Times::of_plan(predict)).await?,
+                &Vec::new(),
+            )?
+        }
+        Question::Links(mut others) => {
+            others.truncate(MOST_OTHERS);
+            pack(&links_to(node, &others).await, &Vec::new())?
+        }
     };
     Ok(TaskResponse {
         body,
@@ -357,56 +331,6 @@ pub(super) async fn of_others(
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    /// What is asked and told, as nodes read and wrote it before links could be asked for alone.
-    #[derive(Deserialize, Serialize)]
-    struct EarlierQuestion {
-        #[serde(with = "serde_bytes")]
-        ticket: Vec<u8>,
-        others: Vec<NodeId>,
-    }
-
-    #[derive(Serialize)]
-    struct EarlierProfile {
-        node: NodeId,
-        free_memory: u64,
-        links: Vec<LinkMeasure>,
-    }
-
-    #[test]
-    fn nodes_of_earlier_versions_ask_and_tell_links_too() {
-        let (from, to) = (NodeId::of_key(&[1; 32]), NodeId::of_key(&[2; 32]));
-        let earlier = EarlierQuestion {
-            ticket: vec![1, 2],
-            others: vec![to],
-        };
-        let earlier = pack(&earlier, &Vec::new()).unwrap();
-        let (heard, _): (Question, _) = unpack(&earlier).unwrap();
-        assert_eq!((heard.others, heard.only_links), (vec![to], false));
-
-        let question = Question {
-            others: vec![to],
-            only_links: true,
-            ..Question::default()
-        };
-        let question = pack(&question, &Vec::new()).unwrap();
-        let (heard, _): (EarlierQuestion, _) = unpack(&question).unwrap();
-        assert_eq!(heard.others, [to]);
-        let link = LinkMeasure {
-            from,
-            to,
-            latency_ms: 13.0,
-            rate_mbit_s: 7.5,
-        };
-        let profile = EarlierProfile {
-            node: from,
-            free_memory: 1 << 30,
-            links: vec![link],
-        };
-        let told = pack(&profile, &Vec::new()).unwrap();
-        let (told, _): (OnlyLinks, _) = unpack(&told).unwrap();
-        assert_eq!(told.links, [link]);
-    }
 
     #[test]
     fn layers_share_in_the_whole_as_they_did() {

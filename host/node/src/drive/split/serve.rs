@@ -53,9 +53,8 @@ pub(crate) async fn run(
     }
     let stage = stages.get(cut, journey.stage).await?;
     let suits = Suits {
-        rate_mbit_s: journey.back_mbit_s.unwrap_or(f64::INFINITY),
+        rate_mbit_s: journey.back_mbit_s,
         max_error: 0.0,
-        reads_lossless: journey.back_mbit_s.is_some(),
     };
     let (node, name) = (node.clone(), head.name.clone());
     let (results, legs) = travel(node, name, journey, tensors, Meanwhile::Nothing).await?;

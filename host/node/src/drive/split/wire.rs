@@ -44,9 +44,7 @@ pub(super) struct Journey {
     /// How far a number may come out from what was sent, as a share of the largest magnitude in its tensor.
     pub(super) max_error: f64,
     /// How fast the link back to who asks is believed to be, in megabits per second: results come over it as soon as they can without loss.
-    /// Nodes of earlier versions do not say it; they read no such results.
-    #[serde(default)]
-    pub(super) back_mbit_s: Option<f64>,
+    pub(super) back_mbit_s: f64,
 }
 
 impl Journey {
@@ -73,21 +71,11 @@ pub(super) struct Station {
     /// How fast the link to the first of them is believed to be, in megabits per second.
     pub(super) rate_mbit_s: f64,
     /// The same of the link back.
-    #[serde(default = "unknown")]
     pub(super) back_mbit_s: f64,
     /// After so many milliseconds without a result who holds the data begins with the rest itself; nothing: it waits.
-    #[serde(default)]
     pub(super) late_ms: Option<u64>,
     /// The same after so many milliseconds without a word that the first of the data have come, where the node says so.
-    #[serde(default)]
     pub(super) silent_ms: Option<u64>,
-    /// Whether all of them read activations without their zeros, and pictures by a palette. Nodes of earlier versions do not.
-    #[serde(default)]
-    pub(super) reads_lossless: bool,
-}
-
-const fn unknown() -> f64 {
-    f64::INFINITY
 }
 
 /// What a node did for one request, or that it did not.

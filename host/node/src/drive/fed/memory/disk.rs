@@ -13,8 +13,6 @@ use serde::{Deserialize, Serialize};
 pub(super) const MOST_CLIENTS: usize = 64;
 /// The record of those clients.
 const KEPT: &str = "clients-kept";
-/// The same, as a node has written it that did not count bytes.
-const CLIENTS: &str = "client-list";
 /// Sizes are written down in steps of so many bytes: most records are about as long as the one before, and cost no second write.
 const STEP: u64 = 1 << 20;
 
@@ -135,13 +133,8 @@ impl Disk {
     }
 
     fn rows(&self) -> Result<Vec<Row>, TaskError> {
-        let runs = self.store.runs();
-        if let Some(rows) = runs.get(KEPT).map_err(store_error)? {
-            return Ok(rows);
-        }
-        // How much there is of them shows when they are written next.
-        let keys: Option<Vec<Key>> = runs.get(CLIENTS).map_err(store_error)?;
-        Ok(keys.unwrap_or_default().into_iter().map(Row::of).collect())
+        let rows = self.store.runs().get(KEPT).map_err(store_error)?;
+        Ok(rows.unwrap_or_default())
     }
 
     fn too_much(&self, bytes: u64) -> TaskError {
@@ -223,20 +216,5 @@ mod tests {
         let kept: Vec<Key> = (0..64).filter(kept).map(key).collect();
         assert_eq!((known.len(), kept.len()), (2, 2));
         assert!(kept.iter().all(|key| known.contains(key)));
-    }
-
-    #[test]
-    fn clients_of_a_node_that_did_not_count_are_still_the_first_to_go() {
-        let folder = tempfile::tempdir().unwrap();
-        let store = Store::open(folder.path()).unwrap();
-        store.runs().put(CLIENTS, &vec![key(1), key(2)]).unwrap();
-        let disk = Disk::new(store, ByteSize::mib(4));
-        disk.put(What::Client, &key(2), &2u64, 2 * MIB).unwrap();
-        disk.put(What::Client, &key(3), &3u64, 2 * MIB).unwrap();
-        let keys: Vec<Key> = disk.rows().unwrap().into_iter().map(|row| row.key).collect();
-        assert_eq!(keys, [key(1), key(2), key(3)]);
-        disk.put(What::Client, &key(4), &4u64, 1).unwrap();
-        let keys: Vec<Key> = disk.rows().unwrap().into_iter().map(|row| row.key).collect();
-        assert_eq!(keys, [key(3), key(4)]);
     }
 }

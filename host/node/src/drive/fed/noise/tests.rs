@@ -1,14 +1,13 @@
 use super::super::exercise::Exercise;
 use super::super::memory::{Key, Memory};
 use super::super::testing::{course, frame};
-use super::super::wire::{self, Order, RunId};
+use super::super::wire::{Order, RunId};
 use super::*;
 use karman_engine::learn::Fitted;
 use karman_fed::{AssignmentId, ClientId, Run, Update};
 use karman_store::Store;
 use karman_tensor::encode::{Encoded, Encoding};
 use karman_types::{ByteSize, ErrorKind, NodeId};
-use serde::Deserialize;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use tempfile::TempDir;
@@ -322,15 +321,8 @@ async fn what_cannot_be_kept_or_is_no_update_does_not_leave() {
     assert_eq!(client.given_away(), 0);
 }
 
-/// The orders that a client without this module knows.
-#[derive(Debug, Deserialize)]
-enum Before {
-    #[expect(dead_code, reason = "it is read, and that is all")]
-    Train { version: u64 },
-}
-
 #[test]
-fn where_noise_is_required_nothing_leaves_without_and_an_earlier_client_reads_no_order_for_it() {
+fn where_noise_is_required_nothing_leaves_without() {
     let required = FederatedConfig {
         require_local_privacy: true,
         ..FederatedConfig::default()
@@ -356,12 +348,6 @@ fn where_noise_is_required_nothing_leaves_without_and_an_earlier_client_reads_no
     assert_eq!(error.field.as_deref(), Some("federated.require-local-privacy"));
     assert!(check(&plain, &FederatedConfig::default()).is_ok());
     assert!(check(&noised, &required).is_ok() && check(&Work::Evaluate { model }, &required).is_ok());
-    let written = |work: &Work| wire::write(work).unwrap();
-    assert!(wire::read::<Before>("order", &written(&plain)).is_ok());
-    assert!(wire::read::<Before>("order", &written(&noised)).is_err());
-    assert!(
-        matches!(wire::read::<Work>("order", &written(&noised)), Ok(Work::TrainPrivately { noise, .. }) if noise == USUAL)
-    );
 }
 
 #[test]

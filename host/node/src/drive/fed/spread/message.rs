@@ -77,7 +77,7 @@ pub(in crate::drive::fed) struct Came {
     /// Pieces of its own that it sent outside of any cover.
     pub(super) unprotected: u32,
     /// The clients that have sent it what is no piece of the round, by their numbers there.
-    #[serde(default, deserialize_with = "clients")]
+    #[serde(deserialize_with = "clients")]
     pub(super) altered: Vec<Client>,
 }
 

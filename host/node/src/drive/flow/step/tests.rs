@@ -59,7 +59,7 @@ async fn what_came_of_it_stays_where_it_has_ended_before_it_is_withdrawn() {
     tell(&node, &Message::Remove(task)).await.unwrap();
     let forgotten = outcome().await.unwrap_err();
     assert_eq!(forgotten.field.as_deref(), Some("task"), "{forgotten}");
-    // By this an owner of before is known, which is told in the words of before.
+    // What only a later version says is refused as a message, not as a task.
     let unread = tell(&node, &Message::Later(task)).await.unwrap_err();
     assert_eq!(
         (unread.kind, unread.field.as_deref()),
