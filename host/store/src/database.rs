@@ -137,7 +137,9 @@ impl File {
     fn told(&self, fault: Fault) -> StoreError {
         match fault {
             Fault::Refused(kind) => self.refused(kind),
-            Fault::Unread(says) => StoreError::io(&self.path)(io::Error::other(says)),
+            Fault::Unread(code, says) => StoreError::io(&self.path)(
+                code.map_or_else(|| io::Error::other(says), io::Error::from_raw_os_error),
+            ),
             Fault::Unsure(says) => StoreError::Shut {
                 path: self.path.clone(),
                 says,
@@ -194,7 +196,7 @@ impl File {
     fn may_open(&self) -> bool {
         let may = match &*self.faults.lock() {
             Some(Fault::Refused(_)) => self.room.has_floor(),
-            Some(Fault::Unread(_)) => true,
+            Some(Fault::Unread(..)) => true,
             Some(Fault::Unsure(_)) | None => false,
         };
         may && self
@@ -222,6 +224,7 @@ mod tests {
     use karman_types::ErrorKind;
     use redb::backends::InMemoryBackend;
     use redb::{StorageBackend, TableDefinition};
+    use rustix::io::Errno;
     use std::sync::Arc;
     use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -236,13 +239,13 @@ mod tests {
 
     #[derive(Debug, Default)]
     struct Refuses {
-        reads: Option<io::ErrorKind>,
-        writes: Option<io::ErrorKind>,
-        syncs: Option<io::ErrorKind>,
+        reads: Option<Errno>,
+        writes: Option<Errno>,
+        syncs: Option<Errno>,
     }
 
-    fn takes(refuses: Option<io::ErrorKind>) -> io::Result<()> {
-        refuses.map_or(Ok(()), |kind| Err(kind.into()))
+    fn takes(refuses: Option<Errno>) -> io::Result<()> {
+        refuses.map_or(Ok(()), |code| Err(code.into()))
     }
 
     impl StorageBackend for Medium {
@@ -321,14 +324,14 @@ mod tests {
 
     #[test]
     fn it_goes_on_when_a_disk_takes_something_again() {
-        for (kind, advice) in [
-            (io::ErrorKind::StorageFull, "; free space there"),
-            (io::ErrorKind::ReadOnlyFilesystem, "mount it for writing"),
+        for (code, advice) in [
+            (Errno::NOSPC, "; free space there"),
+            (Errno::ROFS, "mount it for writing"),
         ] {
             let medium = Medium::default();
             let file = on(&medium);
             put(&file, 1).unwrap();
-            medium.refuses.lock().writes = Some(kind);
+            medium.refuses.lock().writes = Some(code);
             for _ in 0..3 {
                 let error = put(&file, 2).unwrap_err();
                 assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
@@ -372,7 +375,7 @@ mod tests {
         let medium = Medium::default();
         let file = on(&medium);
         put(&file, 1).unwrap();
-        medium.refuses.lock().reads = Some(io::ErrorKind::Other);
+        medium.refuses.lock().reads = Some(Errno::IO);
         let read = || -> Result<bool, StoreError> {
             let table = file.read()?.open_table(TABLE)?;
             Ok(table.get(1)?.is_some())
@@ -388,17 +391,14 @@ mod tests {
 
     #[test]
     fn after_an_error_that_leaves_a_doubt_it_stays_shut() {
-        let writes = |refuses: &mut Refuses, kind| refuses.writes = kind;
+        let writes = |refuses: &mut Refuses, code| refuses.writes = code;
         // What was written before a sync that fails may be lost, whatever the reason.
-        let syncs = |refuses: &mut Refuses, kind| refuses.syncs = kind;
-        let ways: [(fn(&mut Refuses, _), _); 2] = [
-            (writes, io::ErrorKind::Other),
-            (syncs, io::ErrorKind::StorageFull),
-        ];
-        for (refuse, kind) in ways {
+        let syncs = |refuses: &mut Refuses, code| refuses.syncs = code;
+        let ways: [(fn(&mut Refuses, _), _); 2] = [(writes, Errno::IO), (syncs, Errno::NOSPC)];
+        for (refuse, code) in ways {
             let medium = Medium::default();
             let file = on(&medium);
-            refuse(&mut medium.refuses.lock(), Some(kind));
+            refuse(&mut medium.refuses.lock(), Some(code));
             put(&file, 1).unwrap_err();
             refuse(&mut medium.refuses.lock(), None);
             let error = put(&file, 2).unwrap_err();

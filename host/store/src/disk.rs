@@ -3,6 +3,7 @@
 use parking_lot::Mutex;
 use redb::StorageBackend;
 use redb::backends::FileBackend;
+use rustix::io::Errno;
 use std::io;
 use std::sync::Arc;
 
@@ -11,8 +12,8 @@ use std::sync::Arc;
 pub(crate) enum Fault {
     /// The disk took nothing, for this reason: the last transaction is wholly there or not at all, and the file says which.
     Refused(io::ErrorKind),
-    /// Something could not be read, and nothing was changed by that.
-    Unread(String),
+    /// Something could not be read, and nothing was changed by that: the code of the system, where it was the system that refused.
+    Unread(Option<i32>, String),
     /// Nobody knows what of the last transaction the disk has. After an error while it was forced to the disk, that is so even
     /// where the file reads well: what was not written may be in the memory of the system alone.
     Unsure(String),
@@ -71,7 +72,7 @@ impl<B: StorageBackend> StorageBackend for Disk<B> {
 }
 
 fn unread(error: &io::Error) -> Fault {
-    Fault::Unread(error.to_string())
+    Fault::Unread(error.raw_os_error(), error.to_string())
 }
 
 fn unwritten(error: &io::Error) -> Fault {
@@ -96,4 +97,56 @@ pub(crate) fn is_full(error: &io::Error) -> bool {
 /// Whether an error says that nothing was written, and that it may be later.
 pub(crate) fn takes_nothing(error: &io::Error) -> bool {
     is_full(error) || error.kind() == io::ErrorKind::ReadOnlyFilesystem
+}
+
+/// Whether an error is one of the disk, and not of what was asked of it: it takes nothing, fails, or is gone.
+pub(crate) fn is_of_disk(error: &io::Error) -> bool {
+    takes_nothing(error) || error.raw_os_error().is_some_and(|code| FAILS.contains(&code))
+}
+
+/// What the system says of a disk that fails or is gone. `BADMSG` and `UCLEAN` are checksums and structures that do not hold.
+const FAILS: &[i32] = &[
+    Errno::IO.raw_os_error(),
+    Errno::NXIO.raw_os_error(),
+    Errno::NODEV.raw_os_error(),
+    Errno::STALE.raw_os_error(),
+    Errno::TIMEDOUT.raw_os_error(),
+    Errno::BADMSG.raw_os_error(),
+    #[cfg(target_os = "linux")]
+    Errno::UCLEAN.raw_os_error(),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_the_disk_is_what_the_system_says_of_it() {
+        for code in [
+            Errno::IO,
+            Errno::NODEV,
+            Errno::STALE,
+            Errno::NOSPC,
+            Errno::DQUOT,
+            Errno::ROFS,
+        ] {
+            assert!(is_of_disk(&io::Error::from(code)), "{code}");
+        }
+        for code in [
+            Errno::NOENT,
+            Errno::ACCESS,
+            Errno::MFILE,
+            Errno::INVAL,
+            Errno::NAMETOOLONG,
+        ] {
+            assert!(!is_of_disk(&io::Error::from(code)), "{code}");
+        }
+        for own in [
+            io::ErrorKind::Other,
+            io::ErrorKind::InvalidData,
+            io::ErrorKind::UnexpectedEof,
+        ] {
+            assert!(!is_of_disk(&io::Error::new(own, "said by the program")), "{own}");
+        }
+    }
 }

@@ -1,7 +1,6 @@
 use crate::StoreLimits;
-use crate::disk::{is_full, takes_nothing};
+use crate::disk::{is_full, is_of_disk};
 use karman_types::{Digest, ErrorKind, Grant};
-use rustix::io::Errno;
 use semver::Version;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -262,15 +261,14 @@ impl StoreError {
     /// Whether the disk did not take or give something: that is the fault of nobody who asked, and passes.
     pub fn is_of_disk(&self) -> bool {
         match self {
-            Self::Io { source, .. } => {
-                let failed = source.raw_os_error() == Some(Errno::IO.raw_os_error());
-                failed || takes_nothing(source) || source.kind() == io::ErrorKind::Other
-            }
+            Self::Io { source, .. } => is_of_disk(source),
             Self::Shut { .. } => true,
-            Self::Database(error) => matches!(
-                &**error,
-                redb::Error::Io(_) | redb::Error::PreviousIo | redb::Error::DatabaseClosed
-            ),
+            Self::Database(error) => match &**error {
+                redb::Error::Io(source) => is_of_disk(source),
+                // What was before is told to whoever met it.
+                redb::Error::PreviousIo | redb::Error::DatabaseClosed => true,
+                _ => false,
+            },
             _ => false,
         }
     }
