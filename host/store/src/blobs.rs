@@ -1,4 +1,4 @@
-use crate::tables::{BUNDLES, MODELS, PENDING, PLUGINS, POLICIES, VISITING, list};
+use crate::tables::{BUNDLES, MODELS, PENDING, PLUGINS, POLICIES, PROFILES, VISITING, list};
 use crate::{Model, Plugin, Slices, Store, StoreError, Visitor, files, limits, room};
 use bytes::Bytes;
 use karman_types::Digest;
@@ -132,7 +132,7 @@ impl Blobs<'_> {
         self.0.tables().write(|txn| recorded(txn, change))
     }
 
-    /// Removes the pending files that have no owner.
+    /// Removes the pending files that have no owner, with what was measured of them.
     pub(crate) fn settle(&self) -> Result<(), StoreError> {
         let txn = self.0.tables().read()?;
         let pending = txn.open_table(PENDING)?;
@@ -154,6 +154,7 @@ impl Blobs<'_> {
             owned.extend(row?.0.value().parse::<Digest>().ok());
         }
         let bundles = txn.open_table(BUNDLES)?;
+        let mut gone = Vec::new();
         for row in pending.iter()? {
             let digest = Digest::from_bytes(*row?.0.value());
             let path = self.place(&digest);
@@ -167,8 +168,15 @@ impl Blobs<'_> {
                 // Its slices hold the file open, and with it the room on the disk.
                 _ => self.0.sliced().lock().retain(|slices| slices.digest() != digest),
             }
+            gone.push(digest);
         }
         self.0.tables().write_anyway(|txn| {
+            let mut profiles = txn.open_table(PROFILES)?;
+            for digest in &gone {
+                // `0` comes next after `/`.
+                let (from, to) = (format!("{digest}/"), format!("{digest}0"));
+                profiles.retain_in::<&str, _>(from.as_str()..to.as_str(), |_, _| false)?;
+            }
             txn.open_table(PENDING)?.retain(|_, ()| false)?;
             Ok(())
         })

@@ -83,6 +83,25 @@ impl Named<'_> {
         })
     }
 
+    /// Makes the record of this name smaller, where there is one; on a full disk too.
+    ///
+    /// # Errors
+    /// Those of [`get`](Self::get).
+    pub fn shrink<R: DeserializeOwned + Serialize>(
+        &self,
+        name: &str,
+        change: impl FnOnce(&mut R),
+    ) -> Result<(), StoreError> {
+        self.store.tables().write_anyway(|txn| {
+            let mut table = txn.open_table(self.table)?;
+            let Some(mut record) = get(&table, self.table, name)? else {
+                return Ok(());
+            };
+            change(&mut record);
+            put(&mut table, self.table, name, &record)
+        })
+    }
+
     /// Forgets the records of these names, as far as there are any.
     ///
     /// # Errors
@@ -117,6 +136,11 @@ mod tests {
             }
         });
         assert_eq!(store.profiles().get("count").unwrap(), Some(32u32));
+        let take = |name| store.profiles().shrink(name, |count: &mut u32| *count -= 1);
+        take("count").unwrap();
+        assert_eq!(store.profiles().get("count").unwrap(), Some(31u32));
+        take("other").unwrap();
+        assert_eq!(store.profiles().get::<u32>("other").unwrap(), None);
         store.profiles().put("count", &"no number").unwrap();
         assert!(count().is_err());
         let text: Option<String> = store.profiles().get("count").unwrap();

@@ -170,7 +170,8 @@ impl Store {
         self.named(RUNS)
     }
 
-    /// What was measured of models on this node, by a name that says of what and how.
+    /// What was measured of models on this node, by a name that says of what and how. Where that begins with the digest of a file and `/`,
+    /// it goes when the last owner of the file does.
     pub fn profiles(&self) -> Named<'_> {
         self.named(PROFILES)
     }

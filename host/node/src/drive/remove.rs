@@ -2,6 +2,7 @@
 
 use super::HeldModel;
 use super::deploy::OnNode;
+use super::flow::forget_measured;
 use super::model_tasks::MODEL;
 use super::split::forget_order;
 use crate::node::Node;
@@ -46,7 +47,7 @@ impl Node {
     }
 }
 
-/// Takes a model away from the folder of a node, with the order by which it ran in parts. Blocks.
+/// Takes a model away from the folder of a node, with the order by which it ran in parts and what was measured of it. Blocks.
 ///
 /// # Errors
 /// `unavailable` when there is none of that name; what the disk refuses.
@@ -57,6 +58,7 @@ pub fn remove_stored_model(store: &Store, name: &str) -> Result<karman_store::Mo
         .map_err(store_error)?
         .ok_or_else(|| unknown_model(name))?;
     forget_order(store, name)?;
+    forget_measured(store, name)?;
     models.remove(name).map_err(store_error)
 }
 
@@ -65,4 +67,39 @@ pub(in crate::drive) fn unknown_model(name: &str) -> TaskError {
     TaskError::unavailable(format!("this node has no model `{name}`"))
         .with_field("name")
         .with_hint("`karman model list` shows those it has")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::home::Home;
+
+    #[test]
+    fn what_was_measured_of_a_file_goes_with_the_last_model_that_has_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Home::new(folder.path()).store().unwrap();
+        let add = |name, file| {
+            store
+                .models()
+                .add(name, file, None, Default::default())
+                .unwrap()
+                .digest
+        };
+        let [digits, other] = [add("digits", b"a".as_slice()), add("other", b"b".as_slice())];
+        add("again", b"a".as_slice());
+        let profiles = [digits, other].map(|file| format!("{file}/tract-0/1"));
+        for name in &profiles {
+            store.profiles().put(name, &1u32).unwrap();
+        }
+        store.profiles().put("power", &2u32).unwrap();
+        let kept = || store.profiles().names("").unwrap();
+        let kept_of = |name: &String| kept().contains(name);
+        remove_stored_model(&store, "digits").unwrap();
+        assert!(profiles.iter().all(kept_of));
+        remove_stored_model(&store, "again").unwrap();
+        assert_eq!(profiles.each_ref().map(kept_of), [false, true]);
+        // Another file under the same name takes its place.
+        add("other", b"c".as_slice());
+        assert_eq!(kept(), ["power"]);
+    }
 }

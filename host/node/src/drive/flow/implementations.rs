@@ -7,6 +7,7 @@ use crate::drive::model_tasks;
 use crate::drive::tasks::{Inner, Tasks};
 use crate::services::{blocking, store_error};
 use karman_mesh::{Ask, CallHead};
+use karman_store::Store;
 use karman_types::{
     Binding, CallContext, DataContract, FlowTask, Implementation, NodeId, OfferedTask, Profile, Side,
     TaskError, TaskId, TaskRequest, TaskResponse, Workflow,
@@ -390,6 +391,20 @@ async fn remember(
     .await?;
     tasks.flows.measured.fetch_add(1, Ordering::Relaxed);
     Ok(all)
+}
+
+/// Forgets what was measured of a model of this node, which is gone.
+pub(in crate::drive) fn forget_measured(store: &Store, model: &str) -> Result<(), TaskError> {
+    let is_gone = |one: &Implementation| matches!(&one.binding, Binding::Model(name) if name == model);
+    let known: Option<Known> = store.profiles().get(RECORD).map_err(store_error)?;
+    if !known.iter().flat_map(BTreeMap::values).flatten().any(is_gone) {
+        return Ok(());
+    }
+    let change = |known: &mut Known| {
+        known.values_mut().for_each(|all| all.retain(|one| !is_gone(one)));
+        known.retain(|_, all| !all.is_empty());
+    };
+    store.profiles().shrink(RECORD, change).map_err(store_error)
 }
 
 #[cfg(test)]

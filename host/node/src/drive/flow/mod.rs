@@ -65,6 +65,7 @@ pub(super) use coordinate::coordinate;
 pub use ending::{FlowCause, FlowEnding, FlowUndone};
 pub use energy::EnergyOrigin;
 pub(crate) use follow::{FlowEvent, Follower, Known};
+pub(in crate::drive) use implementations::forget_measured;
 pub use implementations::{Example, MeasureOrder, Measured};
 pub use order::FlowOrder;
 pub(super) use place::step_of;

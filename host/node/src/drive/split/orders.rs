@@ -35,7 +35,12 @@ impl Orders {
             Some(order) => drop(orders.insert(name.to_owned(), order.clone())),
             None => drop(orders.remove(name)),
         };
-        self.0.profiles().change(ORDERS, change).map_err(store_error)
+        let profiles = self.0.profiles();
+        let kept = match order {
+            Some(_) => profiles.change(ORDERS, change),
+            None => profiles.shrink(ORDERS, change),
+        };
+        kept.map_err(store_error)
     }
 }
 

@@ -12,10 +12,12 @@ const TIMED: &str = "timed";
 /// Models that a prediction is made from: those that were timed last.
 const MOST: usize = 16;
 
-/// A profile was measured with this back-end and is kept under this name: others may be predicted from it.
+/// A profile was measured with this back-end and is kept under this name: others may be predicted from it. Those that went with their
+/// models make room.
 pub(super) fn remember(store: &Store, backend: &str, name: &str) -> Result<(), TaskError> {
+    let kept = store.profiles().names("").map_err(store_error)?;
     let change = |names: &mut Vec<String>| {
-        names.retain(|known| known != name);
+        names.retain(|known| known != name && kept.contains(known));
         names.push(name.to_owned());
         let over = names.len().saturating_sub(MOST);
         names.drain(..over);
@@ -74,10 +76,19 @@ mod tests {
         // Times of another back-end say nothing.
         assert!(predict(&store, "onnxruntime-1/1", &new).is_none());
         // No more are remembered than may be.
+        let times = |n: usize| n.to_string();
         for n in 0..2 * MOST {
-            remember(&store, "tract-0/1", &n.to_string()).unwrap();
+            store.profiles().put(&times(n), &measured).unwrap();
+            remember(&store, "tract-0/1", &times(n)).unwrap();
         }
-        let names: Option<Vec<String>> = store.profiles().get("timed/tract-0/1").unwrap();
-        assert_eq!(names.map(|names| names.len()), Some(MOST));
+        let names = || -> Vec<String> { store.profiles().get("timed/tract-0/1").unwrap().unwrap() };
+        assert_eq!(names().len(), MOST);
+        // Those of models that are gone make room.
+        store
+            .profiles()
+            .remove(&[&times(MOST), &times(MOST + 1)])
+            .unwrap();
+        remember(&store, "tract-0/1", "vgg").unwrap();
+        assert_eq!(names().len(), MOST - 1);
     }
 }

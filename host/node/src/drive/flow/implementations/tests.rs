@@ -74,3 +74,26 @@ fn what_a_call_draws_is_said_else_measured_else_remembered() {
     let none = (None, "unavailable: nobody counts".into());
     assert_eq!(of(unknown(), small, &nothing), none);
 }
+
+#[test]
+fn of_a_model_that_is_gone_nothing_is_known() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Store::open(folder.path()).unwrap();
+    let known = || -> Option<Known> { store.profiles().get(RECORD).unwrap() };
+    forget_measured(&store, "digits-l").unwrap();
+    assert_eq!(known().map(|known| known.len()), None);
+    let mut plugin = implementation("b", 1.0);
+    plugin.binding = Binding::Plugin("digits-l".into());
+    let [a, c] = ["a", "c"].map(|name| implementation(name, 1.0));
+    let all = Known::from([
+        ("digits".into(), vec![a, plugin.clone()]),
+        ("digits/l".into(), vec![c]),
+    ]);
+    store.profiles().put(RECORD, &all).unwrap();
+    forget_measured(&store, "digits-s").unwrap();
+    assert_eq!(known().map(|known| known.len()), Some(2));
+    forget_measured(&store, "digits-l").unwrap();
+    let left = known().unwrap();
+    assert_eq!(left.keys().collect::<Vec<_>>(), ["digits"]);
+    assert_eq!(left["digits"][0].binding, plugin.binding);
+}
