@@ -5,6 +5,7 @@
 //! the last transaction the disk has: that is for whoever starts the node again.
 
 use crate::StoreError;
+use crate::compact::{LEAST, compact};
 use crate::disk::{Fault, Faults};
 use crate::room::Room;
 use parking_lot::{Mutex, RwLock};
@@ -60,6 +61,15 @@ impl File {
             faults,
             state: Mutex::default(),
         })
+    }
+
+    /// Gives back to the disk what the file does not need, before anybody uses it. Where that fails, the next one who does hears of it.
+    pub(crate) fn compact(&self) {
+        let mut database = self.database.write();
+        let Some(database) = database.as_mut() else { return };
+        if let Err(error) = compact(database, &self.path, LEAST).map_err(|error| self.note(error)) {
+            tracing::warn!(path = %self.path.display(), %error, "the database is not compacted");
+        }
     }
 
     pub(crate) fn read(&self) -> Result<ReadTransaction, StoreError> {

@@ -332,6 +332,7 @@ from_redb!(
     TableError,
     TransactionError,
     CommitError,
+    CompactionError,
     DatabaseError
 );
 

@@ -38,6 +38,7 @@
 mod blobs;
 mod bucket;
 mod bundles;
+mod compact;
 mod database;
 mod decisions;
 mod disk;

@@ -123,6 +123,11 @@ impl Tables {
         Ok((tables, format))
     }
 
+    /// Gives back to the disk what the file does not need, before anybody uses it.
+    pub(crate) fn compact(&self) {
+        self.0.compact();
+    }
+
     pub(crate) fn read(&self) -> Result<ReadTransaction, StoreError> {
         self.0.read()
     }
