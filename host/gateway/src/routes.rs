@@ -15,7 +15,7 @@ use axum::routing::get;
 use bytes::Bytes;
 use http::header::CONTENT_TYPE;
 use http::{StatusCode, Uri};
-use karman_node::Node;
+use karman_node::{Node, health};
 use karman_types::TaskError;
 use std::sync::Arc;
 
@@ -53,20 +53,18 @@ pub(crate) fn router(
         .fallback(|uri: Uri| async move { told(&unknown(), &uri) })
 }
 
-/// Whether the process runs.
-#[utoipa::path(get, path = "/healthz", tag = "health", responses((status = 200, description = "It runs")))]
-async fn healthz() -> &'static str {
-    "ok\n"
+/// Whether the process runs, and need not be started again.
+#[utoipa::path(get, path = "/healthz", tag = "health", responses(
+    (status = 200, description = "It runs"), (status = 503, description = "It has to be started again, and why")))]
+async fn healthz(State(own): State<Own>) -> (StatusCode, String) {
+    health("ok", own.node.not_live())
 }
 
 /// Whether the gateway answers.
 #[utoipa::path(get, path = "/readyz", tag = "health", responses(
     (status = 200, description = "It does"), (status = 503, description = "Not yet, or no more")))]
 async fn readyz(State(own): State<Own>) -> (StatusCode, String) {
-    match own.node.not_ready() {
-        None => (StatusCode::OK, "ready\n".into()),
-        Some(why) => (StatusCode::SERVICE_UNAVAILABLE, format!("{why}\n")),
-    }
+    health("ready", own.node.not_ready())
 }
 
 /// What is measured, in the text format of OpenMetrics.

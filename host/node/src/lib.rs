@@ -73,7 +73,7 @@ pub use karman_sched::call::TaskDemand;
 pub use karman_sched::select::Bounds;
 pub use karman_store::{BundleState, MOST_AHEAD};
 pub use listener::{
-    Awake, InPath, InQuery, Listener, Refusal, ShutDown, attend, error_json, error_status,
+    Awake, InPath, InQuery, Listener, Refusal, ShutDown, attend, error_json, error_status, health,
     is_of_another_page, must_name_one_host, other_host, plain_host, plugin_path, serve_plugin, set_apart,
 };
 pub use logs::{LogEvent, LogRing};

@@ -248,6 +248,11 @@ impl Node {
         }
     }
 
+    /// Why nothing but a new start helps it, in a few words: for supervisors, which then start it again.
+    pub fn not_live(&self) -> Option<String> {
+        self.runtime().home().store().ok()?.shut()
+    }
+
     /// Whether it was taken out of service.
     pub fn is_drained(&self) -> bool {
         self.tasks().draining()

@@ -131,6 +131,13 @@ impl File {
         trouble.or_else(|| Some(self.told(fault?).to_string()))
     }
 
+    /// Why it stays shut until whoever has it starts again, if it does.
+    pub(crate) fn shut(&self) -> Option<String> {
+        let fault = self.faults.lock().clone();
+        let fault = fault.filter(|fault| matches!(fault, Fault::Unsure(_)))?;
+        Some(self.told(fault).to_string())
+    }
+
     /// Remembers an error of the disk, and says what it means.
     fn note(&self, error: StoreError) -> StoreError {
         let StoreError::Database(_) = &error else {
@@ -346,6 +353,7 @@ mod tests {
                 let error = put(&file, 2).unwrap_err();
                 assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
                 assert!(error.to_string().contains(advice), "{error}");
+                assert_eq!(file.shut(), None);
             }
             assert!(file.trouble().unwrap().contains("/node/state.redb"));
             medium.refuses.lock().writes = None;
@@ -414,7 +422,7 @@ mod tests {
             let error = put(&file, 2).unwrap_err();
             assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
             assert!(error.to_string().contains("start the node again"), "{error}");
-            assert!(file.trouble().is_some());
+            assert!(file.trouble().is_some() && file.shut() == Some(error.to_string()));
         }
     }
 }

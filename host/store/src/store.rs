@@ -226,6 +226,12 @@ impl Store {
         self.tables().trouble()
     }
 
+    /// Why the database reads and writes nothing until the store is opened again, if it does not: the disk has failed in a way that leaves
+    /// a doubt of what it has. Any other [`trouble`](Self::trouble) passes by itself.
+    pub fn shut(&self) -> Option<String> {
+        self.tables().shut()
+    }
+
     /// The limits it was opened with.
     pub fn limits(&self) -> &StoreLimits {
         &self.0.limits

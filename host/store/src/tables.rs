@@ -164,6 +164,11 @@ impl Tables {
     pub(crate) fn trouble(&self) -> Option<String> {
         self.0.trouble()
     }
+
+    /// Why nothing is read or written any more, if it is not.
+    pub(crate) fn shut(&self) -> Option<String> {
+        self.0.shut()
+    }
 }
 
 /// The record of this name.

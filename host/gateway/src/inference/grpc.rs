@@ -37,7 +37,10 @@ pub(crate) async fn answer(
     };
     let call = Call { inference, caller };
     match method {
-        Rpc::ServerLive => call.unary(request, |_, _: Nothing, _| live().boxed()).await,
+        Rpc::ServerLive => {
+            call.unary(request, |call, _: Nothing, _| live(call).boxed())
+                .await
+        }
         Rpc::ServerReady => {
             call.unary(request, |call, _: Nothing, _| ready(call).boxed())
                 .await
@@ -117,8 +120,9 @@ impl<A, T: 'static> UnaryService<A> for Method<A, T> {
     }
 }
 
-async fn live() -> Answered<ServerLiveResponse> {
-    Ok((ServerLiveResponse { live: true }, HeaderMap::new()))
+async fn live(call: Call) -> Answered<ServerLiveResponse> {
+    let live = call.inference.node.not_live().is_none();
+    Ok((ServerLiveResponse { live }, HeaderMap::new()))
 }
 
 async fn ready(call: Call) -> Answered<ServerReadyResponse> {

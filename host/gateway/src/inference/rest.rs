@@ -170,22 +170,27 @@ async fn server() -> Json<ServerMetadata> {
     })
 }
 
-/// Whether the server runs.
-#[utoipa::path(get, path = "/v2/health/live", tag = "inference", responses((status = 200, description = "It runs")))]
-async fn live() -> Json<serde_json::Value> {
-    Json(serde_json::json!({ "live": true }))
+/// Whether the server runs, and need not be started again.
+#[utoipa::path(get, path = "/v2/health/live", tag = "inference", responses(
+    (status = 200, description = "It runs"), (status = 503, description = "It has to be started again")))]
+async fn live(State(inference): State<Inference>) -> Response {
+    health("live", inference.node.not_live().is_none())
 }
 
 /// Whether the server can run models.
 #[utoipa::path(get, path = "/v2/health/ready", tag = "inference", responses(
     (status = 200, description = "It can"), (status = 503, description = "Not yet, or no more")))]
 async fn ready(State(inference): State<Inference>) -> Response {
-    let ready = inference.node.is_ready();
-    let status = match ready {
+    health("ready", inference.node.is_ready())
+}
+
+/// Says yes, or with status 503 no.
+fn health(what: &str, is_so: bool) -> Response {
+    let status = match is_so {
         true => http::StatusCode::OK,
         false => http::StatusCode::SERVICE_UNAVAILABLE,
     };
-    (status, Json(serde_json::json!({ "ready": ready }))).into_response()
+    (status, Json(serde_json::json!({ what: is_so }))).into_response()
 }
 
 /// The models and tasks of the mesh that the caller may run. It may come without a body.

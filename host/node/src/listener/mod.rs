@@ -26,6 +26,6 @@ pub(crate) use control::serve_control;
 pub use extract::{InPath, InQuery};
 pub use pages::{is_of_another_page, must_name_one_host, other_host, plain_host, set_apart};
 pub use plugin::serve_plugin;
-pub use public::plugin_path;
 pub(crate) use public::serve_public;
+pub use public::{health, plugin_path};
 pub use threads::attend;

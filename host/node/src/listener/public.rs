@@ -40,7 +40,7 @@ const WITHIN: &str = "karman-within";
 /// Answers on the node's address: `/http/NAME/…` goes to HTTP plugins, the rest is ours.
 pub(crate) async fn serve_public(listener: Listener, node: Node, shut_down: &ShutDown) {
     let router = work()
-        .route("/healthz", get(|| async { "ok\n" }))
+        .route("/healthz", get(live))
         .route("/readyz", get(ready))
         .route("/metrics", get(metrics::show))
         .fallback(|| async {
@@ -120,9 +120,18 @@ pub fn plugin_path(uri: &Uri) -> Option<(String, Uri)> {
     Some((path[..end].to_owned(), rest.parse().ok()?))
 }
 
+async fn live(State(node): State<Node>) -> (StatusCode, String) {
+    health("ok", node.not_live())
+}
+
 async fn ready(State(node): State<Node>) -> (StatusCode, String) {
-    match node.not_ready() {
-        None => (StatusCode::OK, "ready\n".into()),
+    health("ready", node.not_ready())
+}
+
+/// What a watcher is told: that all is well, or with status 503 what is not.
+pub fn health(well: &str, trouble: Option<String>) -> (StatusCode, String) {
+    match trouble {
+        None => (StatusCode::OK, format!("{well}\n")),
         Some(why) => (StatusCode::SERVICE_UNAVAILABLE, format!("{why}\n")),
     }
 }
@@ -365,6 +374,13 @@ mod tests {
     fn headers(name: &str, value: &[u8]) -> HeaderMap {
         let name: header::HeaderName = name.parse().unwrap();
         HeaderMap::from_iter([(name, HeaderValue::from_bytes(value).unwrap())])
+    }
+
+    #[test]
+    fn watchers_are_told_what_is_the_matter() {
+        assert_eq!(health("ok", None), (StatusCode::OK, "ok\n".to_owned()));
+        let told = (StatusCode::SERVICE_UNAVAILABLE, "the disk failed\n".to_owned());
+        assert_eq!(health("ok", Some("the disk failed".into())), told);
     }
 
     #[test]
