@@ -8,6 +8,7 @@ use redb::{
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use std::io::{self, Write};
 
 /// Records in CBOR, by name.
 pub(crate) type Records = TableDefinition<'static, &'static str, &'static [u8]>;
@@ -197,15 +198,37 @@ pub(crate) fn list<R: DeserializeOwned>(
         .collect()
 }
 
-/// Writes the record of this name.
+/// Writes the record of this name. It is encoded where it comes to stand: some have hundreds of megabytes.
 pub(crate) fn put(
     table: &mut Table<'_, &'static str, &'static [u8]>,
     of: Records,
     name: &str,
     record: &impl Serialize,
 ) -> Result<(), StoreError> {
-    table.insert(name, encode(of, name, record)?.as_slice())?;
-    Ok(())
+    let unwritten = |error: &dyn std::fmt::Display| unreadable(of, name, error);
+    let mut length = Length(0);
+    cbor4ii::serde::to_writer(&mut length, record).map_err(|error| unwritten(&error))?;
+    let mut place = table.insert_reserve(name, length.0)?;
+    let mut left = place.as_mut();
+    cbor4ii::serde::to_writer(&mut left, record).map_err(|error| unwritten(&error))?;
+    match left.is_empty() {
+        true => Ok(()),
+        false => Err(unwritten(&"it was another one when it was written")),
+    }
+}
+
+/// Counts bytes.
+struct Length(usize);
+
+impl Write for Length {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0 += bytes.len();
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 /// A record as it is written.
