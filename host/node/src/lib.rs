@@ -58,15 +58,15 @@ pub use config::{
 };
 pub use contacts::contact_plan;
 pub use drive::{
-    BundleStatus, Chosen, CutBy, DecisionLog, Diagnosis, EnergyOrigin, Example, FedEvent, FedModel, FedNews,
-    FedSeen, FedStatus, FlowCause, FlowEnding, FlowOrder, FlowState, FlowStatus, FlowUndone, HeldModel,
-    Inferred, InsideLayer, InsideNode, InsideOrder, InsidePlan, InviteOrder, JoinOptions, KeeperStatus,
-    KeepersConfig, KeepersStatus, Leg, LinkMeasure, MeasureOrder, Measured, MeasuredRate, ModelDescription,
-    ModelInParts, NextContact, NodeOffer, NodeProfile, OnNode, PeerStatus, Pinged, Ran, RanInParts, Revoked,
-    Rotated, Sent, SloHistory, SloHour, SloMinute, SplitOrder, SplitPlan, StepStatus, TaskState, TaskStatus,
-    TensorDescription, UndoStatus, Wanted, WholeOnGpu, check_run, not_driven, read_fed_answer,
-    read_fed_order, remove_stored_model, simulate, stored_model, stored_onnx, stored_run, stored_runs,
-    unknown_run,
+    BundleStatus, Chosen, CutBy, DecisionLog, Diagnosis, EnergyOrigin, Example, FedEvent, FedForgotten,
+    FedModel, FedNews, FedSeen, FedStatus, FlowCause, FlowEnding, FlowOrder, FlowState, FlowStatus,
+    FlowUndone, HeldModel, Inferred, InsideLayer, InsideNode, InsideOrder, InsidePlan, InviteOrder,
+    JoinOptions, KeeperStatus, KeepersConfig, KeepersStatus, Leg, LinkMeasure, MeasureOrder, Measured,
+    MeasuredRate, ModelDescription, ModelInParts, NextContact, NodeOffer, NodeProfile, OnNode, PeerStatus,
+    Pinged, Ran, RanInParts, Revoked, Rotated, Sent, SloHistory, SloHour, SloMinute, SplitOrder, SplitPlan,
+    StepStatus, TaskState, TaskStatus, TensorDescription, UndoStatus, Wanted, WholeOnGpu, check_run,
+    not_driven, read_fed_answer, read_fed_order, remove_stored_model, simulate, stored_model, stored_onnx,
+    stored_run, stored_runs, unknown_run,
 };
 pub use home::Home;
 pub use karman_sched::call::TaskDemand;

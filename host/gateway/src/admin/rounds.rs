@@ -31,7 +31,7 @@ pub(crate) struct RunRounds {
     accuracy: Option<f64>,
     /// Why it did not get where it should.
     failure: Option<String>,
-    /// How often a client did something wrong, or nothing at all.
+    /// How often a client did something wrong, or nothing at all, as far as the log of the run goes back.
     troubles: usize,
     /// Its last versions, the oldest first.
     versions: Vec<Version>,
@@ -218,6 +218,7 @@ mod tests {
             running: true,
             members: Vec::new(),
             events: log.len(),
+            forgotten: Default::default(),
             log,
         }
     }

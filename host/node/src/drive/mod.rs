@@ -47,8 +47,8 @@ pub use diagnosis::Diagnosis;
 pub(crate) use dispatch::Calls;
 pub use dispatch::Ran;
 pub use fed::{
-    FedEvent, FedModel, FedNews, FedSeen, FedStatus, check_run, not_driven, read_fed_answer, read_fed_order,
-    simulate, stored_model, stored_onnx, stored_run, stored_runs, unknown_run,
+    FedEvent, FedForgotten, FedModel, FedNews, FedSeen, FedStatus, check_run, not_driven, read_fed_answer,
+    read_fed_order, simulate, stored_model, stored_onnx, stored_run, stored_runs, unknown_run,
 };
 pub(crate) use fed::{Federated, go_on};
 pub use flow::{

@@ -159,12 +159,12 @@ impl<'a> Round<'a> {
         let run = karman_fed::Run::from_toml(DESCRIPTION)
             .map_err(|error| TaskError::internal(format!("water.toml: {error}")))?;
         let mut status: FedStatus = order_at(&self.dish, Who::Dish, "/fed", body(&run)?)?;
-        let (mut told, mut seen) = (Told::default(), 0);
+        let mut told = Told::default();
         loop {
             for event in &status.log {
                 told.hear(event)?;
             }
-            seen += status.log.len();
+            let seen = status.events;
             if !status.running && seen >= status.events {
                 break;
             }

@@ -47,6 +47,12 @@ fn page(run: &FedStatus) -> String {
     });
     let spent = run.status.as_ref().and_then(|status| status.spent.as_ref());
     let spent = spent.map_or(String::new(), |spent| format!("<p>{}</p>\n", given_away(spent)));
+    let forgotten = match run.forgotten.events {
+        0 => String::new(),
+        count => format!(
+            "<p>The first {count} events of this run are kept no longer: the page begins after them.</p>\n"
+        ),
+    };
     let troubles = match told.troubles.is_empty() {
         true => "<p>Nobody did anything wrong.</p>".into(),
         false => format!("<ul>\n{}</ul>", told.troubles),
@@ -56,7 +62,7 @@ fn page(run: &FedStatus) -> String {
         "<!doctype html>\n<html lang=\"en\"><meta charset=\"utf-8\"><title>{name}</title>\n<style>\
          body{{font:15px system-ui,sans-serif;max-width:760px;margin:2em auto;padding:0 1em;color-scheme:light dark}}\
          table{{border-collapse:collapse}}td,th{{text-align:right;padding:.15em .8em;border-bottom:1px solid #8884}}</style>\n\
-         <h1>{name}</h1>\n<p>{} clients{last}</p>\n{spent}{}\
+         <h1>{name}</h1>\n<p>{} clients{last}</p>\n{spent}{forgotten}{}\
          <h2>Rounds</h2>\n<table>{rounds}</table>\n\
          <h2>Troubles</h2>\n{troubles}\n</html>\n",
         run.members
@@ -235,6 +241,7 @@ mod tests {
             running: false,
             members: Vec::new(),
             events: 2,
+            forgotten: Default::default(),
             log: vec![
                 FedEvent::Trouble {
                     client: ClientId(3),

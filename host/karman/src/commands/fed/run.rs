@@ -82,7 +82,7 @@ impl Run {
                     .iter()
                     .try_for_each(|event| view.show(app, event, &status))
             })?;
-            seen += status.log.len();
+            seen = status.events;
             // Where nobody sees the progress, what keeps a run from its first round is said once.
             let waits = waits(&status, run).filter(|_| !watched && status.log.is_empty());
             if waits.is_some() && waits != noted {

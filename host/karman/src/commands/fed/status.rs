@@ -3,6 +3,7 @@ use crate::app::App;
 use crate::held::Held;
 use crate::output::table;
 use clap::Args;
+use karman_fed::ClientId;
 use karman_fed::privacy::{Adjacency, Spent};
 use karman_node::{FedEvent, FedStatus};
 use karman_types::TaskError;
@@ -99,10 +100,13 @@ fn shown(run: &FedStatus) -> String {
             ids.extend(clients.iter().map(|client| client.0));
         }
     }
+    let forgotten = &run.forgotten;
+    ids.extend(forgotten.updates.keys().map(|client| client.0));
     ids.sort_unstable();
     ids.dedup();
     for id in ids {
         let took_part = |event: &&FedEvent| matches!(event, FedEvent::Round { clients, .. } if clients.iter().any(|client| client.0 == id));
+        let before = forgotten.updates.get(&ClientId(id)).copied().unwrap_or(0);
         let trouble = run.log.iter().rev().find_map(|event| match event {
             FedEvent::Trouble { client, what } if client.0 == id => Some(what.clone()),
             FedEvent::PassedOver { client, why } if client.0 == id => Some(format!("not asked: {why}")),
@@ -113,7 +117,7 @@ fn shown(run: &FedStatus) -> String {
             run.members
                 .get(id as usize)
                 .map_or_else(|| "here".into(), |node| node.short()),
-            run.log.iter().filter(took_part).count().to_string(),
+            (run.log.iter().filter(took_part).count() as u64 + before).to_string(),
             trouble.unwrap_or_else(|| "-".into()),
         ]);
     }
@@ -127,8 +131,14 @@ fn shown(run: &FedStatus) -> String {
     });
     let spent = run.status.as_ref().and_then(|status| status.spent.as_ref());
     let clients = table(&rows);
+    let left_out = match forgotten.events {
+        0 => String::new(),
+        count => format!(
+            "\n\nthe first {count} events are kept no longer: updates are counted from the beginning, troubles after those"
+        ),
+    };
     format!(
-        "{}\n\n{clients}{}{}",
+        "{}\n\n{clients}{}{}{left_out}",
         listed(std::slice::from_ref(run)),
         went.unwrap_or_default(),
         spent.map_or_else(String::new, |spent| format!("\n\n{}", given_away(spent)))
@@ -155,6 +165,37 @@ pub(super) fn given_away(spent: &Spent) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_kept_no_longer_is_counted_and_told() {
+        let trouble = |client| FedEvent::Trouble {
+            client: ClientId(client),
+            what: "late".into(),
+        };
+        let mut run = FedStatus {
+            name: "digits".into(),
+            status: None,
+            running: false,
+            members: Vec::new(),
+            events: 2,
+            forgotten: Default::default(),
+            log: vec![trouble(3), trouble(5)],
+        };
+        assert!(!shown(&run).contains("kept no longer"));
+        run.forgotten.events = 40;
+        run.forgotten.updates = [(ClientId(3), 7), (ClientId(4), 9)].into();
+        let told = shown(&run);
+        let line = |client: &str| -> Vec<&str> {
+            let line = told.lines().find(|line| line.starts_with(client));
+            line.unwrap().split_whitespace().collect()
+        };
+        assert_eq!(line("3 "), ["3", "here", "7", "late"]);
+        assert_eq!(line("4 "), ["4", "here", "9", "-"]);
+        assert!(
+            told.ends_with("troubles after those") && told.contains("the first 40 events"),
+            "{told}"
+        );
+    }
 
     #[test]
     fn what_a_private_run_gives_away_is_told_with_what_it_compares() {

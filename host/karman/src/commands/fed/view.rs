@@ -200,6 +200,7 @@ mod tests {
             running: true,
             members: Vec::new(),
             events: 0,
+            forgotten: Default::default(),
             log: Vec::new(),
         };
         let nobody = "digits: waiting for a node that has the client `fed-digits`";
@@ -242,6 +243,7 @@ mod tests {
             running: true,
             members: Vec::new(),
             events: 0,
+            forgotten: Default::default(),
             log: Vec::new(),
         };
         let round = |version| FedEvent::Round {

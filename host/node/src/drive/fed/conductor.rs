@@ -5,6 +5,7 @@ mod beginning;
 use super::begin::{Start, resumed};
 use super::clock::Clock;
 use super::handle::{Handle, Shown, handle};
+use super::log::Writer;
 use super::orders::{Clients, Orders};
 use super::record::{FedEvent, Record, words};
 use crate::services::{blocking, is_of_disk};
@@ -28,6 +29,7 @@ const MOST_FAILURES: u32 = 15;
 /// What is needed to drive a run.
 pub(super) struct Conductor {
     record: Record,
+    log: Writer,
     store: Store,
     clients: Arc<dyn Clients>,
     coordinator: Option<Coordinator>,
@@ -57,6 +59,7 @@ impl Conductor {
         status.running = true;
         let (handle, shown) = handle(outbox.clone(), status);
         let conductor = Self {
+            log: Writer::of(&record.log),
             record,
             store,
             orders: Orders::new(clients.clone(), outbox),
@@ -93,6 +96,7 @@ impl Conductor {
                     failure: Some(error.message.clone()),
                 };
                 seen.log.push(ended.in_short());
+                seen.events += 1;
             }
         });
         ended
@@ -300,7 +304,7 @@ impl Conductor {
     fn note(&mut self, event: FedEvent) {
         let event = event.in_short();
         tracing::info!(run = self.record.run.name, ?event, "federated run");
-        self.record.log.push(event);
+        self.log.add(&mut self.record, event);
     }
 
     /// Lets others see how far it is.
@@ -310,9 +314,7 @@ impl Conductor {
         self.shown.change(|seen| {
             seen.status = status;
             seen.members = members;
-            if let Some(new) = self.record.log.get(seen.log.len()..) {
-                seen.log.extend_from_slice(new);
-            }
+            seen.follow(&self.record);
         });
     }
 }

@@ -26,7 +26,7 @@ pub(super) struct Shown {
 
 /// A handle of a run that stands like this, and what changes it.
 pub(super) fn handle(inbox: UnboundedSender<Event>, status: FedStatus) -> (Handle, Shown) {
-    let (events, watched) = watch::channel(status.log.len());
+    let (events, watched) = watch::channel(status.events);
     let seen = Arc::new(Mutex::new(status));
     let handle = Handle {
         inbox,
@@ -42,7 +42,6 @@ impl Shown {
     pub(super) fn change(&self, change: impl FnOnce(&mut FedStatus)) {
         let mut seen = self.seen.lock();
         change(&mut seen);
-        seen.events = seen.log.len();
         let (count, running) = (seen.events, seen.running);
         drop(seen);
         // The end is news also when it brings no event.

@@ -26,7 +26,7 @@
 //! | `spread/` | rounds whose updates go from client to client |
 //! | `table` | the rounds made together that the clients of a node are in, and how many they may be |
 //! | `memory`, `given` | what a client keeps of a run on its node; what it gave to sums and other clients, and may still give |
-//! | `record` | a run on the disk, and as people see it |
+//! | `record`, `log` | a run on the disk, and as people see it; its events, of which the last ones are kept |
 //!
 //! A run is on the disk before its first order goes out, and whenever it has made a version. A driver that was killed sends the
 //! orders of that moment again, under the same numbers; a client that has carried one out answers with what came of it then, so
@@ -42,6 +42,7 @@ mod handle;
 mod in_view;
 mod joint;
 mod known;
+mod log;
 mod longest;
 mod members;
 mod memory;
@@ -65,6 +66,7 @@ pub use begin::check_run;
 #[cfg(test)]
 mod tests;
 
+pub use log::FedForgotten;
 pub(crate) use members::serve;
 pub use news::{FedNews, FedSeen};
 pub use onnx::stored_onnx;

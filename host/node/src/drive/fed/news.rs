@@ -26,7 +26,7 @@ pub struct FedSeen {
 /// What there is to know of a run beyond that.
 #[derive(Clone, Debug)]
 pub struct FedNews {
-    /// Whether all of its events are told: nothing that was known before holds.
+    /// Whether all of its events are told that are kept: nothing that was known before holds.
     pub anew: bool,
     /// What is known with this.
     pub seen: FedSeen,
@@ -44,12 +44,12 @@ impl Life {
 impl FedNews {
     /// Of a run with all of its events, for somebody who has seen so much of it.
     pub(super) fn of(run: &FedStatus, life: Life, seen: Option<FedSeen>) -> Self {
-        let known = seen.filter(|seen| seen.life == life && seen.events <= run.log.len());
+        let known = seen.filter(|seen| seen.life == life && seen.events <= run.events);
         Self {
             anew: known.is_none(),
             seen: FedSeen {
                 life,
-                events: run.log.len(),
+                events: run.events,
             },
             run: run.since(known.map_or(0, |known| known.events)),
         }
@@ -105,6 +105,7 @@ impl Node {
 
 #[cfg(test)]
 mod tests {
+    use super::super::log::FedForgotten;
     use super::super::record::FedEvent;
     use super::*;
 
@@ -121,6 +122,7 @@ mod tests {
             running: true,
             members: Vec::new(),
             events: log.len(),
+            forgotten: FedForgotten::default(),
             log,
         }
     }

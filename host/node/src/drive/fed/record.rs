@@ -1,5 +1,6 @@
 //! What is written down of a run, and what people see of it.
 
+use super::log::FedForgotten;
 use super::memory::Remembered;
 use super::wire::RunId;
 use crate::services::store_error;
@@ -95,14 +96,17 @@ pub struct FedStatus {
     pub running: bool,
     /// The nodes of its clients: client 0 first; empty where one process plays them.
     pub members: Vec<NodeId>,
-    /// How many events there are.
+    /// How many events there were.
     pub events: usize,
+    /// The first of them, which are kept no longer.
+    #[serde(default, skip_serializing_if = "FedForgotten::is_none")]
+    pub forgotten: FedForgotten,
     /// Those that were asked for.
     pub log: Vec<FedEvent>,
 }
 
 impl FedStatus {
-    /// The same with its events after so many, of one that has all of them.
+    /// The same with its events after so many, of one that has all that are kept.
     pub(super) fn since(&self, after: usize) -> Self {
         Self {
             name: self.name.clone(),
@@ -110,8 +114,19 @@ impl FedStatus {
             running: self.running,
             members: self.members.clone(),
             events: self.events,
-            log: self.log.get(after..).unwrap_or_default().to_vec(),
+            forgotten: self.forgotten.clone(),
+            log: self.forgotten.since(&self.log, after).to_vec(),
         }
+    }
+
+    /// Takes over what has happened in a run since.
+    pub(super) fn follow(&mut self, record: &Record) {
+        let gone = record.forgotten.events - self.forgotten.events;
+        self.log.drain(..gone.min(self.log.len()));
+        let new = record.forgotten.since(&record.log, self.events);
+        self.log.extend_from_slice(new);
+        self.forgotten.clone_from(&record.forgotten);
+        self.events = record.events();
     }
 }
 
@@ -141,7 +156,10 @@ pub(super) struct Record {
     pub(super) members: Vec<NodeId>,
     /// What simulated clients keep.
     pub(super) clients: BTreeMap<ClientId, Remembered>,
+    /// Its last events, and what is left of those before them. A [`Writer`](super::log::Writer) adds to both.
     pub(super) log: Vec<FedEvent>,
+    #[serde(default, skip_serializing_if = "FedForgotten::is_none")]
+    pub(super) forgotten: FedForgotten,
 }
 
 impl Record {
@@ -154,6 +172,7 @@ impl Record {
             members: Vec::new(),
             clients: BTreeMap::new(),
             log: Vec::new(),
+            forgotten: FedForgotten::default(),
         }
     }
 
@@ -184,9 +203,15 @@ impl Record {
             status: self.checkpoint.as_ref().map(Checkpoint::status),
             running: false,
             members: self.members.clone(),
-            events: self.log.len(),
-            log: self.log.get(after..).unwrap_or_default().to_vec(),
+            events: self.events(),
+            forgotten: self.forgotten.clone(),
+            log: self.forgotten.since(&self.log, after).to_vec(),
         }
+    }
+
+    /// How many events there were.
+    pub(super) fn events(&self) -> usize {
+        self.forgotten.events + self.log.len()
     }
 
     pub(super) fn model(&self) -> Result<FedModel, TaskError> {

@@ -92,7 +92,7 @@ pub async fn simulate(
     let outbox = channel.0.clone();
     let known = introductions(&clients, &record, count).await?;
     known.into_iter().for_each(|event| drop(outbox.send(event)));
-    let mut heard = record.log.len();
+    let mut heard = record.events();
     let start = Start {
         first: first.map(|first| first.frames),
         brings,
@@ -103,7 +103,7 @@ pub async fn simulate(
         handle.more_than(heard).await;
         let status = handle.status(heard);
         status.log.iter().for_each(|event| told(event, &status));
-        heard += status.log.len();
+        heard = status.events;
         if !handle.is_running() && heard >= handle.status(0).events {
             break;
         }
