@@ -114,6 +114,11 @@ fn one_process_plays_all_clients_and_goes_on_where_it_was_killed() {
         page.contains("<svg") && page.contains("after version 12"),
         "{page}"
     );
+    assert_eq!(
+        other.run(["fed", "rm", "digits", "--json"]).ok().out(),
+        r#"{"name":"digits"}"#
+    );
+    other.run(["fed", "rm", "digits"]).fails(2, "no federated run");
 }
 
 /// What is on board is bettered by what two boards know of their valley, and is an ONNX file again.

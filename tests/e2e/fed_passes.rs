@@ -89,7 +89,14 @@ fn a_satellite_takes_part_when_it_will_be_in_view_long_enough() {
     ground.run(&["fed", "run", &file, "--again", "--detach"]).ok();
     let status = wait_for(&ground, passed_over);
     assert_eq!(status["status"]["version"], 0, "{status}");
+    ground
+        .run(&["fed", "remove", "digits"])
+        .fails(2, "`digits` runs now");
     ground.run(&["fed", "stop", "digits"]).ok();
     wait_for(&ground, |status| status["running"] == false);
+    ground.run(&["fed", "remove", "digits"]).ok();
+    ground
+        .run(&["fed", "status", "digits"])
+        .fails(2, "no federated run");
     drop(board);
 }

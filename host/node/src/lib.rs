@@ -65,8 +65,8 @@ pub use drive::{
     MeasuredRate, ModelDescription, ModelInParts, NextContact, NodeOffer, NodeProfile, OnNode, PeerStatus,
     Pinged, Ran, RanInParts, Revoked, Rotated, Sent, SloHistory, SloHour, SloMinute, SplitOrder, SplitPlan,
     StepStatus, TaskState, TaskStatus, TensorDescription, UndoStatus, Wanted, WholeOnGpu, check_run,
-    not_driven, read_fed_answer, read_fed_order, remove_stored_model, simulate, stored_model, stored_onnx,
-    stored_run, stored_runs, unknown_run,
+    not_driven, read_fed_answer, read_fed_order, remove_stored_model, remove_stored_run, simulate,
+    stored_model, stored_onnx, stored_run, stored_runs, unknown_run,
 };
 pub use home::Home;
 pub use karman_sched::call::TaskDemand;

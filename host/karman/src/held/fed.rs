@@ -6,7 +6,8 @@ use crate::control::escape;
 use bytes::Bytes;
 use http::Method;
 use karman_node::{
-    FedModel, FedStatus, not_driven, stored_model, stored_onnx, stored_run, stored_runs, unknown_run,
+    FedModel, FedStatus, not_driven, remove_stored_run, stored_model, stored_onnx, stored_run, stored_runs,
+    unknown_run,
 };
 use karman_types::TaskError;
 
@@ -50,6 +51,20 @@ impl Held {
                 control.order(Method::POST, &path, Bytes::new())
             }
             Self::Store(store) => Err(not_driven(&stored_run(store, name, usize::MAX)?)),
+        }
+    }
+
+    /// Removes a run that nobody drives now.
+    ///
+    /// # Errors
+    /// `invalid` when it runs; those of [`Held::fed_run`].
+    pub(crate) fn remove_fed_run(&self, name: &str) -> Result<(), TaskError> {
+        match self {
+            Self::Node(control) => {
+                let path = format!("/fed/{}", escape(name));
+                control.order(Method::DELETE, &path, Bytes::new())
+            }
+            Self::Store(store) => remove_stored_run(store, name),
         }
     }
 

@@ -48,7 +48,8 @@ pub(crate) use dispatch::Calls;
 pub use dispatch::Ran;
 pub use fed::{
     FedEvent, FedForgotten, FedModel, FedNews, FedSeen, FedStatus, check_run, not_driven, read_fed_answer,
-    read_fed_order, simulate, stored_model, stored_onnx, stored_run, stored_runs, unknown_run,
+    read_fed_order, remove_stored_run, simulate, stored_model, stored_onnx, stored_run, stored_runs,
+    unknown_run,
 };
 pub(crate) use fed::{Federated, go_on};
 pub use flow::{

@@ -16,7 +16,7 @@ use std::time::Duration;
 pub(crate) fn router() -> Router<Node> {
     Router::new()
         .route("/fed", get(list).post(start))
-        .route("/fed/{name}", get(one))
+        .route("/fed/{name}", get(one).delete(remove))
         .route("/fed/{name}/model", get(model))
         .route("/fed/{name}/onnx", get(onnx))
         .route("/fed/{name}/stop", post(stop))
@@ -58,6 +58,10 @@ async fn one(
 ) -> Result<Json<FedStatus>, Refusal> {
     let wait = Duration::from_millis(wait_ms);
     Ok(Json(node.fed_run_within(&name, after, wait).await?))
+}
+
+async fn remove(State(node): State<Node>, InPath(name): InPath<String>) -> Result<Json<()>, Refusal> {
+    Ok(Json(node.remove_fed(&name).await?))
 }
 
 async fn model(State(node): State<Node>, InPath(name): InPath<String>) -> Result<Json<FedModel>, Refusal> {

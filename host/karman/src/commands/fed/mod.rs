@@ -34,6 +34,12 @@ enum Verb {
     /// End a run with the version that it has
     #[command(after_help = "Examples:\n  karman fed stop digits\n  karman fed stop digits --json")]
     Stop(status::Stop),
+    /// Remove a run that does not run now: its model, its progress, and what its simulated clients keep
+    #[command(
+        visible_alias = "rm",
+        after_help = "Examples:\n  karman fed remove digits\n  karman fed rm digits --json"
+    )]
+    Remove(status::Remove),
     /// Write a run's model as safetensors, or as the ONNX file that it began with
     #[command(
         after_help = "Examples:\n  karman fed export digits -o digits.safetensors\n  karman fed export water --onnx -o flood-s.onnx\n  karman fed export digits -o - | python3 -c 'import sys, safetensors.numpy as st; print(st.load(sys.stdin.buffer.read()).keys())'"
@@ -52,6 +58,7 @@ impl Fed {
             Verb::Run(verb) => verb.run(app),
             Verb::Status(verb) => verb.run(app),
             Verb::Stop(verb) => verb.run(app),
+            Verb::Remove(verb) => verb.run(app),
             Verb::Export(verb) => verb.run(app),
             Verb::Report(verb) => verb.run(app),
         }

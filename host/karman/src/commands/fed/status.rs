@@ -23,6 +23,13 @@ pub(super) struct Stop {
     name: String,
 }
 
+/// `karman fed remove`
+#[derive(Args, Debug)]
+pub(super) struct Remove {
+    /// The run
+    name: String,
+}
+
 impl Status {
     pub(super) fn run(&self, app: &App) -> Result<(), TaskError> {
         match &self.name {
@@ -47,6 +54,16 @@ impl Stop {
         Held::with_fed_run(app, &self.name)?.stop_fed_run(&self.name)?;
         app.output.result(
             || format!("{}   ends with the version that it has", self.name),
+            || json!({ "name": self.name }),
+        )
+    }
+}
+
+impl Remove {
+    pub(super) fn run(&self, app: &App) -> Result<(), TaskError> {
+        Held::with_fed_run(app, &self.name)?.remove_fed_run(&self.name)?;
+        app.output.result(
+            || format!("{} is removed", self.name),
             || json!({ "name": self.name }),
         )
     }

@@ -72,7 +72,8 @@ pub use news::{FedNews, FedSeen};
 pub use onnx::stored_onnx;
 pub use outside::{read_fed_answer, read_fed_order};
 pub use record::{
-    FedEvent, FedModel, FedStatus, not_driven, stored_model, stored_run, stored_runs, unknown_run,
+    FedEvent, FedModel, FedStatus, not_driven, remove_stored_run, stored_model, stored_run, stored_runs,
+    unknown_run,
 };
 pub use simulated::simulate;
 
@@ -91,7 +92,7 @@ use memory::Memory;
 use news::AtRest;
 use onnx::{First, first_of};
 use parking_lot::Mutex;
-use record::{Record, ended_already};
+use record::{Record, ended_already, still_driven};
 use simulated::same;
 use spread::Seats;
 use std::collections::BTreeMap;
@@ -293,6 +294,30 @@ impl Node {
             None => return Err(not_driven(&self.fed_run(name, usize::MAX)?)),
         }
         Ok(())
+    }
+}
+
+impl Node {
+    /// Removes a run that is not driven now: its model, its events, and what clients that were played by a process have kept. What
+    /// clients on nodes keep of it goes there as that of any other run.
+    ///
+    /// # Errors
+    /// `invalid` when it runs, or there is none of this name; what the disk refuses.
+    pub async fn remove_fed(&self, name: &str) -> Result<(), TaskError> {
+        let (node, name) = (self.clone(), name.to_owned());
+        blocking(move || {
+            let store = node.runtime().home().store()?;
+            // Held to the end: it may be begun anew at this very moment.
+            let mut runs = node.federated().runs.lock();
+            if runs.get(&name).is_some_and(Handle::is_running) {
+                return Err(still_driven(&name));
+            }
+            remove_stored_run(&store, &name)?;
+            runs.remove(&name);
+            node.federated().at_rest.lock().remove(&name);
+            Ok(())
+        })
+        .await
     }
 }
 

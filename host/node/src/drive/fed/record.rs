@@ -329,6 +329,19 @@ fn found(store: &Store, name: &str) -> Result<Record, TaskError> {
     Record::read(store, name)?.ok_or_else(|| unknown_run(name))
 }
 
+/// Removes a run that nobody drives.
+///
+/// # Errors
+/// `invalid` when there is none of this name; what the disk refuses.
+pub fn remove_stored_run(store: &Store, name: &str) -> Result<(), TaskError> {
+    let (runs, key) = (store.runs(), key(name));
+    // The record holds a whole model, which takes a while to read.
+    if runs.names(&key).map_err(store_error)?.first() != Some(&key) {
+        return Err(unknown_run(name));
+    }
+    runs.remove(&[&key]).map_err(store_error)
+}
+
 /// What is said of a run that is not here: `invalid`.
 pub fn unknown_run(name: &str) -> TaskError {
     TaskError::invalid(format!("there is no federated run `{name}` here"))
@@ -356,9 +369,36 @@ pub fn not_driven(run: &FedStatus) -> TaskError {
     }
 }
 
+/// Why a run is not to be removed that is driven: `invalid`.
+pub(super) fn still_driven(name: &str) -> TaskError {
+    TaskError::invalid(format!("`{name}` runs now"))
+        .with_field("name")
+        .with_hint(format!(
+            "`karman fed stop {name}` ends it with the version that it has"
+        ))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_run_is_removed_by_its_whole_name() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::open(folder.path()).unwrap();
+        for name in ["digits", "digits-2"] {
+            let mut record = super::super::testing::described("");
+            record.run.name = name.into();
+            record.write(&store).unwrap();
+        }
+        for unknown in ["digit", "digits-", ""] {
+            let error = remove_stored_run(&store, unknown).unwrap_err();
+            assert_eq!(error.message, unknown_run(unknown).message);
+        }
+        remove_stored_run(&store, "digits").unwrap();
+        assert_eq!(Record::names(&store).unwrap(), ["digits-2"]);
+        remove_stored_run(&store, "digits").unwrap_err();
+    }
 
     #[test]
     fn of_what_a_client_says_a_line_is_kept() {
