@@ -1,26 +1,26 @@
 //! Who offers what: asked of the DHT, and then of the nodes themselves.
 
 mod lately;
+mod nodes;
+mod tree;
+
+pub(crate) use nodes::keep_depth;
+pub(crate) use tree::Branch;
 
 use self::lately::All;
-use crate::calling::node_of;
-use crate::gate::peer_of;
 use crate::mesh::Mesh;
 use crate::offer::{self, TIERS};
 use crate::peers::Known;
-use crate::swarm::Order;
 use crate::under_way::UnderWay;
-use futures::future::{BoxFuture, join_all, ready};
+use futures::future::{BoxFuture, ready};
 use futures::stream::FuturesUnordered;
 use futures::{FutureExt, StreamExt};
-use karman_types::{NodeId, Offer, TaskError};
+use karman_types::Offer;
 use libp2p::PeerId;
-use libp2p::kad::RecordKey;
 use parking_lot::Mutex;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use tokio::sync::oneshot;
 use tokio::time::timeout_at;
 
 /// How long an answer of the DHT is used again. A search takes several round trips and, in a large mesh, a megabyte; a call should not.
@@ -166,80 +166,11 @@ impl Mesh {
         self.0.peers.there().into_iter().collect()
     }
 
-    /// Every node that announced itself, this one left out. That is a search under many keys, and all that are found are asked.
-    pub async fn nodes(&self) -> Vec<Provider> {
-        let announced = self.announced().await;
-        self.ask_all(announced).await
-    }
-
-    /// The same, and those that are there, unasked: some may be gone.
-    async fn announced(&self) -> HashSet<PeerId> {
-        let mut found = self.find(TIERS.into_iter().flat_map(offer::node_keys)).await;
-        found.extend(self.connected());
-        found
-    }
-
-    /// Whether there is a connection with the node of this id.
-    pub fn is_there(&self, id: NodeId) -> bool {
-        let met = self.0.peers.of_node(id);
-        met.is_some_and(|peer| self.is_connected(&peer))
-    }
-
-    /// The node of this id, if this one has ever met it, or it is in reach. Whether it is where it was, and where it is if not, is
-    /// found out when it is called.
-    pub async fn node(&self, id: NodeId) -> Option<PeerId> {
-        let here = self.0.peers.of_node(id);
-        if let Some(met) = here.or_else(|| peer_of(&self.key_of(id)?)) {
-            return Some(met);
-        }
-        // Its key says which it is: the others need not be asked.
-        let announced = self.announced().await;
-        let peer = announced.into_iter().find(|peer| node_of(peer) == id)?;
-        self.known(peer).await.map(|_| peer)
-    }
-
-    /// The same, where it has to be there.
-    ///
-    /// # Errors
-    /// `unavailable` (field `node`) where this node has never met it, and it is not in reach.
-    pub async fn peer(&self, id: NodeId) -> Result<PeerId, TaskError> {
-        self.node(id).await.ok_or_else(|| {
-            TaskError::unavailable(format!("node {} is not in reach", id.short()))
-                .with_field("node")
-                .with_hint("`karman mesh peers` lists whom this node has met, and when")
-        })
-    }
-
-    /// Who announced one of these keys; all of them are met.
-    pub(crate) async fn find(&self, keys: impl IntoIterator<Item = RecordKey>) -> HashSet<PeerId> {
-        self.find_one(keys, None).await
-    }
-
-    /// The same; where one is wanted, no other is met.
-    pub(crate) async fn find_one(
-        &self,
-        keys: impl IntoIterator<Item = RecordKey>,
-        wanted: Option<PeerId>,
-    ) -> HashSet<PeerId> {
-        let queries = keys.into_iter().map(|key| async move {
-            let (tell, told) = oneshot::channel();
-            let _ = self.0.orders.send(Order::Find(key, wanted, tell)).await;
-            told.await.unwrap_or_default()
-        });
-        let mut found: HashSet<PeerId> = join_all(queries).await.into_iter().flatten().collect();
-        found.remove(&self.0.me);
-        found
-    }
-
     /// Those of the nodes that offer the task. Once there is one, the others have little time left to say so: a node that is
     /// gone holds nobody up.
     async fn that_run(&self, task: &str, nodes: HashSet<PeerId>) -> Vec<Provider> {
         self.heard(nodes, |offer: &Offer| offer.runs(task).is_some(), true)
             .await
-    }
-
-    async fn ask_all(&self, nodes: HashSet<PeerId>) -> Vec<Provider> {
-        self.heard(nodes, |_: &Offer| true, false).await
     }
 
     /// What these nodes offer, where it is what is wanted; in a `hurry`, of those that say so soon after the first. For nodes that are
@@ -317,7 +248,7 @@ mod tests {
     use crate::calling::PATIENCE;
     use crate::membership::RootKey;
     use crate::support::start;
-    use karman_types::Tier;
+    use karman_types::{NodeId, Tier};
     use std::net::{TcpListener, UdpSocket};
 
     fn offer() -> Offer {
@@ -400,7 +331,8 @@ mod tests {
             // What was ordered before is under way when this is answered.
             node.mesh.addresses().await;
             let started = Instant::now();
-            assert!(node.mesh.ask_all(HashSet::from([gone])).await.is_empty());
+            let all = node.mesh.heard(HashSet::from([gone]), |_| true, false);
+            assert!(all.await.is_empty());
             started.elapsed()
         };
         let first = asks().await;

@@ -2,6 +2,7 @@ mod start;
 
 use crate::answers::Answers;
 use crate::ask::{CallHead, RemoteReport};
+use crate::calling::node_of;
 use crate::company::SharedLooking;
 use crate::data::Plane;
 use crate::discovery::Found;
@@ -23,6 +24,7 @@ use start::Threads;
 use std::collections::HashSet;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 
@@ -79,6 +81,8 @@ pub(crate) struct Inner {
     pub(crate) reporter: Arc<Reporter>,
     /// What the DHT answered lately.
     pub(crate) found: Found,
+    /// How deep it announces itself in the tree of all nodes.
+    pub(crate) depth: AtomicUsize,
     /// When this node looks for others.
     pub(crate) looking: SharedLooking,
     /// Nodes that were searched for lately.
@@ -182,7 +186,7 @@ impl Mesh {
         let Some(offer) = self.0.service.offer() else {
             return;
         };
-        let keys = offer::keys_of(&offer, &self.0.standing.public_key());
+        let keys = offer::keys_of(&offer, node_of(&self.0.me), self.0.depth.load(Ordering::Relaxed));
         let _ = self.0.orders.send(Order::Announce(keys)).await;
     }
 

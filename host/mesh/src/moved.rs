@@ -1,10 +1,12 @@
 //! Nodes that are not where they were. One that moves while nothing connects it with this one tells only those of it whom it meets
 //! then; and it announces itself anew, so the DHT knows where it is. A node that is called and does not answer is searched for there,
-//! while it goes on being dialled where it was. One search is for all who call it meanwhile.
+//! under a key that [no other node announces](node_key), while it goes on being dialled where it was. One search is for all who call it
+//! meanwhile.
 
-use crate::gate::key_of;
+use crate::calling::node_of;
 use crate::mesh::Mesh;
-use crate::offer::{self, TIERS};
+use crate::offer::node_key;
+use crate::swarm::Aim;
 use karman_types::TaskError;
 use libp2p::{PeerId, Stream, StreamProtocol};
 use parking_lot::Mutex;
@@ -150,17 +152,11 @@ impl Mesh {
     /// Meets a node wherever it ever was, and where the DHT says that it is now; over when it is in reach, or all have been asked that
     /// may know of it. It may be dialled still then.
     async fn search(&self, id: PeerId) {
-        let Some(key) = key_of(&id) else { return };
-        let tier = self.0.peers.tier(&id);
-        let tiers = TIERS
-            .into_iter()
-            .filter(|one| tier.is_none_or(|tier| tier == *one));
-        let keys: Vec<_> = tiers.map(|tier| offer::key_of_node(tier, &key)).collect();
         tracing::debug!(peer = %id, "a node does not answer where it was, and is searched for");
         self.connect(id).await;
         let asks = async {
             let _place = self.0.searches.places.acquire().await;
-            self.find_one(keys, Some(id)).await
+            self.seen(node_key(node_of(&id)), Aim::One(id)).await
         };
         tokio::select! {
             () = self.comes(&id) => {}
@@ -180,7 +176,6 @@ mod tests {
     use super::*;
     use crate::membership::RootKey;
     use crate::support::{Node, addresses, head, invite, start};
-    use karman_types::Tier;
 
     const SOON: Duration = Duration::from_secs(30);
 
@@ -263,9 +258,8 @@ mod tests {
         until("it does not part", || !calls.mesh.is_connected(&peer)).await;
         let moved = stopped.start_among(invite(&root, &at));
         moved.mesh.announce().await;
-        let keys = || [offer::key_of_node(Tier::Edge, &key_of(&peer).unwrap())];
         let started = Instant::now();
-        while !first.mesh.find(keys()).await.contains(&peer) {
+        while !first.mesh.find([node_key(moved.id)]).await.contains(&peer) {
             assert!(started.elapsed() < SOON, "nobody knows where it is");
         }
         let called = calls.mesh.call(peer, head("vision/echo"), "1").await;

@@ -4,7 +4,8 @@ mod telling;
 
 use crate::membership::Member;
 use crate::offer::StatusReport;
-use karman_types::{NodeId, Offer, Tier};
+use crate::reports::UNUSED;
+use karman_types::{NodeId, Offer};
 use libp2p::PeerId;
 use libp2p::core::ConnectedPoint;
 use libp2p::multiaddr::Protocol;
@@ -246,12 +247,6 @@ impl Peers {
         }
     }
 
-    /// The tier that the node is of, if it was met.
-    pub(crate) fn tier(&self, id: &PeerId) -> Option<Tier> {
-        let peers = self.peers.lock();
-        Some(peers.get(id)?.member.as_ref()?.tier)
-    }
-
     /// The node of this id, if it was met.
     pub(crate) fn of_node(&self, node: NodeId) -> Option<PeerId> {
         let peers = self.peers.lock();
@@ -336,6 +331,14 @@ impl Peers {
         if let Some(peer) = self.peers.lock().get_mut(id) {
             peer.called = Some(Instant::now());
         }
+    }
+
+    /// Whether this node calls the other or has done so lately, or is told what changes there.
+    pub(crate) fn is_in_use(&self, id: &PeerId) -> bool {
+        let peers = self.peers.lock();
+        peers
+            .get(id)
+            .is_some_and(|peer| peer.tells() || peer.is_called(UNUSED))
     }
 
     /// A call of this node has gone to the other, until what is answered is dropped: one that has just been given work is busier

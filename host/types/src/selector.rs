@@ -27,6 +27,15 @@ impl NodeSelector {
             Part::Node(start) => node.to_string().starts_with(start.as_str()),
         })
     }
+
+    /// Whether a node of this tier may be one of those that are meant whose id begins with these hexadecimal digits.
+    pub fn may_match(&self, tier: Tier, begins: &str) -> bool {
+        self.0.iter().any(|part| match part {
+            Part::All => true,
+            Part::Tier(of) => *of == tier,
+            Part::Node(start) => start.starts_with(begins) || begins.starts_with(start.as_str()),
+        })
+    }
 }
 
 impl FromStr for NodeSelector {
@@ -97,6 +106,17 @@ mod tests {
             assert_eq!(matches, [edge, cloud], "{text}");
             assert_eq!(selector.to_string().parse(), Ok(selector));
         }
+    }
+
+    #[test]
+    fn how_an_id_begins_says_whether_the_node_may_be_meant() {
+        let meant = |text: &str, tier, begins| text.parse::<NodeSelector>().unwrap().may_match(tier, begins);
+        for begins in ["", "9c", "9c01", "9c01d2"] {
+            assert!(meant("9c01", Tier::Edge, begins) && meant("9C01", Tier::Cloud, begins));
+        }
+        assert!(!meant("9c01", Tier::Edge, "9d") && !meant("9c01", Tier::Edge, "9c02"));
+        assert!(meant("tier=edge,9c01", Tier::Edge, "00") && !meant("tier=edge,9c01", Tier::Cloud, "00"));
+        assert!(meant("all", Tier::Space, "00"));
     }
 
     #[test]

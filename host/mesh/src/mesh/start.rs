@@ -6,7 +6,7 @@ use crate::answers::Answers;
 use crate::calling::{CALL, answer_calls};
 use crate::company::{Looking, SharedLooking, keep_company, keep_listening};
 use crate::data::Plane;
-use crate::discovery::Found;
+use crate::discovery::{Found, keep_depth};
 use crate::emulate::Lines;
 use crate::farewell::{FAREWELL, hear_farewells};
 use crate::gate::GateError;
@@ -26,6 +26,7 @@ use libp2p::identity::Keypair;
 use libp2p::multiaddr::Protocol;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
 use std::time::Instant;
 use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::sync::mpsc;
@@ -90,6 +91,7 @@ impl Mesh {
             peers,
             reporter: Arc::default(),
             found: Found::default(),
+            depth: AtomicUsize::new(0),
             looking: SharedLooking::new(Looking::new(Instant::now())),
             searches: Searches::default(),
             missed: Missed::default(),
@@ -128,6 +130,7 @@ impl Inner {
         threads.spawn(keep_up(Arc::downgrade(self)));
         threads.spawn(keep_company(Arc::downgrade(self)));
         threads.spawn(keep_listening(Arc::downgrade(self)));
+        threads.spawn(keep_depth(Arc::downgrade(self)));
     }
 }
 

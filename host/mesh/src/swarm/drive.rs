@@ -1,7 +1,8 @@
 //! The loop that owns the swarm: orders come in, events of the network change the book of peers.
 
 use super::behaviour::{Behaviour, BehaviourEvent};
-use super::finding::Finding;
+use super::crowd::Crowd;
+use super::finding::{Aim, Finding, Seen};
 use super::leaving::part;
 use super::met::Met;
 use super::paths::innermost;
@@ -12,6 +13,7 @@ use super::restarted::Restarted;
 use super::situation::{Failures, Situation};
 use super::table::Table;
 use super::telling::Telling;
+use super::traffic::Meter;
 use super::transport::{PATIENCE, Wires, gated};
 use super::turns::Turns;
 use crate::gate::GateError;
@@ -46,8 +48,8 @@ const MOST_TOLD_CIRCUITS: usize = 2;
 pub(crate) enum Order {
     /// Announce these keys and no others.
     Announce(HashSet<RecordKey>),
-    /// Who announced this key; where one of them is wanted, no other is met.
-    Find(RecordKey, Option<PeerId>, oneshot::Sender<HashSet<PeerId>>),
+    /// Who announced this key.
+    Find(RecordKey, Aim, oneshot::Sender<Seen>),
     /// Meet the nodes at these addresses.
     Dial(Vec<Multiaddr>),
     /// Try to reach members, this many of those that were met before; where there is no limit, at every entrance, too.
@@ -96,6 +98,9 @@ pub(crate) struct Driver {
     /// Dials for a better path than there is.
     pub(super) tries: HashSet<ConnectionId>,
     pub(super) failures: Failures,
+    /// Connections that may have to make room.
+    pub(super) crowd: Crowd,
+    meter: Arc<Meter>,
     /// Who waits until this node has left.
     leaving: Option<oneshot::Sender<()>>,
 }
@@ -112,6 +117,7 @@ impl Driver {
     ) -> Result<Self, GateError> {
         let id = keypair.public().to_peer_id();
         let (over_relays, relayed) = relay::client::new(id);
+        let meter = wires.meter.clone();
         let transport = gated(&keypair, standing.clone(), over_relays, wires, PATIENCE)?;
         let behaviour = Behaviour::new(&keypair, find_neighbours, relayed, standing.counts());
         // QUIC gets a head start on TCP, so that TCP is what is left where UDP does not pass.
@@ -145,6 +151,8 @@ impl Driver {
             met_first: None,
             tries: HashSet::new(),
             failures: Failures::default(),
+            crowd: Crowd::default(),
+            meter,
             leaving: None,
         })
     }
@@ -185,7 +193,7 @@ impl Driver {
     fn order(&mut self, order: Order) {
         match order {
             Order::Announce(keys) => self.announce(keys),
-            Order::Find(key, wanted, tell) => self.find(key, wanted, tell),
+            Order::Find(key, aim, tell) => self.find(key, aim, tell),
             Order::Dial(addresses) => self.dial(addresses, PeerCondition::Disconnected),
             Order::Look(most) => self.look(most),
             Order::Connect(peer) => self.meet_again(peer),
@@ -244,6 +252,7 @@ impl Driver {
     /// Looks after what no event brings: memberships that ran out, what has to be remembered or announced.
     fn round(&mut self) {
         self.put_out();
+        self.make_room();
         if let Some(addresses) = self.met.due(Instant::now()) {
             let standing = self.standing.clone();
             // The loop does not wait for the disk.
@@ -267,6 +276,17 @@ impl Driver {
         self.looked = Some((now, news));
         for peer in self.standing.no_longer_members() {
             let _ = self.swarm.disconnect_peer_id(peer);
+        }
+    }
+
+    /// Ends connections that this node has begun and does not use, where there are too many.
+    fn make_room(&mut self) {
+        let established = self.swarm.network_info().connection_counters().num_established();
+        let is_used = |peer: &PeerId| {
+            self.meter.has_streams(peer) || self.peers.is_in_use(peer) || self.relays.is_place(peer)
+        };
+        for connection in self.crowd.ends(established as usize, Instant::now(), is_used) {
+            self.swarm.close_connection(connection);
         }
     }
 

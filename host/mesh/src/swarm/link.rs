@@ -2,7 +2,7 @@
 
 use parking_lot::Mutex;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 /// How long a byte may take that the swarm sends: 64 kbit/s. On a slower link a call with a long body may be taken for one to a dead node.
@@ -17,6 +17,8 @@ const HOLDS_UP: u64 = 4 << 10;
 pub(crate) struct Link {
     sent: AtomicU64,
     heard: AtomicU64,
+    /// Streams of the swarm.
+    streams: AtomicUsize,
     /// When all that the swarm has sent is there at the latest.
     arrives: Mutex<Option<Instant>>,
     /// What passes to and from the relay that the last connection goes over.
@@ -40,6 +42,21 @@ impl Link {
     /// Its connection goes over a relay from now on, or over none.
     pub(crate) fn goes_over(&self, relay: Option<Arc<Self>>) {
         *self.relay.lock() = relay;
+    }
+
+    /// A stream of the swarm begins.
+    pub(super) fn opens(&self) {
+        self.streams.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// One is over.
+    pub(super) fn closes(&self) {
+        self.streams.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// Whether there are any.
+    pub(super) fn has_streams(&self) -> bool {
+        self.streams.load(Ordering::Relaxed) > 0
     }
 
     /// Bytes go out.

@@ -3,6 +3,7 @@
 mod announcing;
 mod arriving;
 mod behaviour;
+mod crowd;
 mod drive;
 mod finding;
 mod leaving;
@@ -24,7 +25,9 @@ mod transport;
 mod turns;
 
 pub(crate) use behaviour::MOST_ANNOUNCED;
+pub(crate) use crowd::MANY;
 pub(crate) use drive::{Driver, Order};
+pub(crate) use finding::{Aim, Seen};
 pub(crate) use link::Link;
 pub use situation::Situation;
 pub use traffic::Traffic;

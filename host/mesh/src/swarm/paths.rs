@@ -70,6 +70,9 @@ impl Driver {
         self.failures.succeeded(endpoint.get_remote_address());
         self.reach
             .connected((peer, connection), endpoint, first, Instant::now());
+        if endpoint.is_dialer() {
+            self.crowd.begun(connection, peer, Instant::now());
+        }
         self.met_first.get_or_insert_with(Instant::now);
         self.has_come(peer);
         if let ConnectedPoint::Dialer { address, .. } = endpoint
@@ -187,6 +190,7 @@ impl Driver {
 
     pub(super) fn closed(&mut self, peer: PeerId, connection: ConnectionId) {
         self.reach.closed(&connection, Instant::now());
+        self.crowd.closed(connection);
         self.tries.remove(&connection);
         if !self.swarm.is_connected(&peer) {
             self.relays.lost(&peer);

@@ -108,6 +108,11 @@ impl Relays {
         !self.agreed.is_empty()
     }
 
+    /// Whether this node holds a place at this one, or asks for one.
+    pub(super) fn is_place(&self, relay: &PeerId) -> bool {
+        self.held.values().any(|held| held == relay)
+    }
+
     /// The place is gone; at which relay, if it was one.
     pub(super) fn closed(&mut self, place: &ListenerId) -> Option<PeerId> {
         let relay = self.held.remove(place)?;

@@ -24,6 +24,8 @@ const MOST_HEAD: usize = 256;
 const MOST_PROTOCOLS: usize = 64;
 /// Nodes that are counted apart.
 const MOST_LINKS: usize = 4096;
+/// Each connection has two of its streams as long as it is there, whether anybody uses it or not.
+const PING: &str = "/ipfs/ping/1.0.0";
 /// The gate is not agreed upon: it is the first stream of a connection.
 const GATE: &str = "gate";
 const OTHER: &str = "other";
@@ -99,6 +101,12 @@ impl Meter {
         }
     }
 
+    /// Whether a stream of the swarm is open with the node, pings apart.
+    pub(super) fn has_streams(&self, with: &PeerId) -> bool {
+        let links = self.links.lock();
+        links.get(with).is_none_or(|met| met.link.has_streams())
+    }
+
     /// Bytes sent to a node so far.
     pub(crate) fn sent_to(&self, node: &PeerId) -> u64 {
         let links = self.links.lock();
@@ -152,11 +160,13 @@ impl Metered {
     }
 
     fn stream(&self, stream: SubstreamBox, ours: bool) -> MeteredStream {
+        self.link.opens();
         MeteredStream {
             stream,
             ours,
             meter: self.meter.clone(),
             link: self.link.clone(),
+            is_ping: false,
             known: None,
             head: Vec::new(),
             answered: 0,
@@ -193,6 +203,7 @@ pub(super) struct MeteredStream {
     ours: bool,
     meter: Arc<Meter>,
     link: Arc<Link>,
+    is_ping: bool,
     /// The counter of its protocol, once that is known.
     known: Option<Arc<Counter>>,
     /// What the opener has said until then.
@@ -226,6 +237,10 @@ impl MeteredStream {
             Proposed::Unfinished if self.head.len() < MOST_HEAD => return,
             Proposed::Unfinished => OTHER,
         };
+        if protocol == PING {
+            self.is_ping = true;
+            self.link.closes();
+        }
         let counter = self.meter.counter(protocol);
         let said = (before + bytes.len()) as u64;
         let (sent, received) = match self.ours {
@@ -236,6 +251,14 @@ impl MeteredStream {
         counter.received.fetch_add(received, Ordering::Relaxed);
         self.head = Vec::new();
         self.known = Some(counter);
+    }
+}
+
+impl Drop for MeteredStream {
+    fn drop(&mut self) {
+        if !self.is_ping {
+            self.link.closes();
+        }
     }
 }
 

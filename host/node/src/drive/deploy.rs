@@ -5,12 +5,15 @@ use super::mesh::mesh_of;
 use crate::node::Node;
 use crate::plugins::{DeployOptions, Deployed};
 use bytes::Bytes;
-use futures::future::join_all;
+use futures::stream::{self, StreamExt};
 use karman_mesh::{Ask, CallHead, PeerId, Provider};
 use karman_sched::partition::Problem;
-use karman_types::{ErrorKind, NodeId, NodeSelector, Offer, TaskError, TaskResponse, Tier};
+use karman_types::{ErrorKind, NodeId, NodeSelector, TaskError, TaskResponse, Tier};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
+
+/// Nodes that are given the same order at once: a tier may have thousands.
+const AT_ONCE: usize = 256;
 
 /// What came of an order on one node.
 #[derive(Clone, Debug, Deserialize, Serialize)]
@@ -131,9 +134,9 @@ impl Node {
         if let Some(node) = self.met(selector) {
             return Ok((false, vec![node]));
         }
-        let mut others = mesh_of(self)?.nodes().await;
-        others.retain(|node| names(&chosen, &node.offer));
-        let here = names(&chosen, &self.offer());
+        let others = mesh_of(self)?.nodes_named(&chosen).await;
+        let own = self.offer();
+        let here = chosen.matches(own.node, own.tier);
         if !here && others.is_empty() {
             return Err(none_in_reach(selector));
         }
@@ -172,21 +175,23 @@ impl Node {
     /// `invalid` when a selector does not read, `unavailable` when they name no node in reach.
     pub(super) async fn participants(&self, named: &[String]) -> Result<Vec<(NodeId, PeerId)>, TaskError> {
         let mesh = mesh_of(self)?;
-        let selectors = named
-            .iter()
-            .map(|text| read_selector(text).map_err(over))
-            .collect::<Result<Vec<_>, _>>()?;
-        let mut others = nearest_first(mesh, mesh.nodes().await);
-        let mut tiers = vec![self.tier()];
-        others.retain(|node| match selectors.is_empty() {
-            true => {
-                !tiers.contains(&node.offer.tier) && {
-                    tiers.push(node.offer.tier);
-                    true
-                }
+        let others = match named {
+            [] => {
+                let mut tiers = vec![self.tier()];
+                let mut others = nearest_first(mesh, mesh.nodes().await);
+                others.retain(|node| {
+                    !tiers.contains(&node.offer.tier) && {
+                        tiers.push(node.offer.tier);
+                        true
+                    }
+                });
+                others
             }
-            false => selectors.iter().any(|selector| names(selector, &node.offer)),
-        });
+            named => {
+                let chosen = read_selector(&named.join(",")).map_err(over)?;
+                nearest_first(mesh, mesh.nodes_named(&chosen).await)
+            }
+        };
         if others.is_empty() && !named.is_empty() {
             return Err(none_in_reach(&named.join("` or `")));
         }
@@ -214,7 +219,8 @@ impl Node {
             };
             (node, answer)
         });
-        join_all(orders).await
+        let orders: Vec<_> = orders.collect();
+        stream::iter(orders).buffer_unordered(AT_ONCE).collect().await
     }
 
     /// Has another node do something with its plugin or model of this name.
@@ -295,13 +301,10 @@ fn over(error: TaskError) -> TaskError {
     }
 }
 
-fn names(selector: &NodeSelector, offer: &Offer) -> bool {
-    selector.matches(offer.node, offer.tier)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use karman_types::Offer;
     use std::sync::Arc;
 
     fn provider((at, tier): (usize, Tier)) -> Provider {
