@@ -13,7 +13,7 @@ use crate::swarm_stream::{ask_if_taken, take};
 use crate::trace;
 use futures::StreamExt;
 use futures::future::pending;
-use karman_types::{NodeId, TaskError, TaskResponse};
+use karman_types::{ErrorKind, NodeId, TaskError, TaskResponse};
 use libp2p::{PeerId, Stream, StreamProtocol};
 use libp2p_stream::{IncomingStreams, OpenStreamError};
 use std::sync::Arc;
@@ -151,7 +151,7 @@ impl Mesh {
             self.call_over_swarm(node, head, body, expects).await
         }
         .instrument(span);
-        match within {
+        let answer = match within {
             None => asked.await,
             Some(within) => tokio::time::timeout(within + GRACE, asked)
                 .await
@@ -161,7 +161,12 @@ impl Mesh {
                         karman_types::format_duration(within)
                     )))
                 }),
+        };
+        let failed = |error: &TaskError| matches!(error.kind, ErrorKind::Unavailable | ErrorKind::Deadline);
+        if answer.as_ref().is_err_and(failed) {
+            self.0.peers.doubts(&node);
         }
+        answer
     }
 
     /// A place among the work that the node is given by this one; none is needed to a node that is not there: all who look for it hear

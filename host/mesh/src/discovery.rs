@@ -25,6 +25,9 @@ use tokio::time::timeout_at;
 
 /// How long an answer of the DHT is used again. A search takes several round trips and, in a large mesh, a megabyte; a call should not.
 const LATELY: Duration = Duration::from_secs(30);
+/// The same while all that it named run the task and one has a free core, for what changes there they tell by themselves. Half of it is luck, so
+/// that callers do not search together. A newcomer that is connected is found within a second, any other within this time.
+const SUFFICES: Duration = Duration::from_secs(120);
 /// How long nobody is searched for once more where nobody was found: all that wait for a provider ask at once, and again and again.
 const IN_VAIN: Duration = Duration::from_secs(1);
 /// How often it is completed by those that are there and have said meanwhile that they offer the task.
@@ -68,12 +71,23 @@ struct Answer {
     in_vain: Option<u64>,
     searched: Instant,
     completed: Instant,
+    /// From 0 up to 1.
+    luck: f64,
+    /// Some have not said in time, since the search, that they run the task.
+    lost: bool,
+    /// One of them had a free core when they were asked last.
+    free: bool,
 }
 
 impl Answer {
     /// Whether it may be used again.
     fn holds(&self) -> bool {
-        self.searched.elapsed() < self.in_vain.map_or(LATELY, |_| IN_VAIN)
+        let holds = match (self.in_vain, self.free && !self.lost) {
+            (Some(_), _) => IN_VAIN,
+            (None, true) => SUFFICES.mul_f64(0.5 + self.luck / 2.0),
+            (None, false) => LATELY,
+        };
+        self.searched.elapsed() < holds
     }
 }
 
@@ -102,9 +116,13 @@ impl Found {
     /// Leaves out those that were asked and did not say in time that they run the task, so that they hold up no other call; they are
     /// back when they have said so. Whom somebody else has found meanwhile stays.
     fn keep(&self, task: &str, asked: &HashSet<PeerId>, providers: &[Provider]) {
-        if asked.len() > providers.len()
-            && let Some(answer) = self.lately.lock().get_mut(task)
-        {
+        let mut lately = self.lately.lock();
+        let Some(answer) = lately.get_mut(task) else {
+            return;
+        };
+        answer.free = has_free_core(providers);
+        if asked.len() > providers.len() {
+            answer.lost = true;
             let said: HashSet<PeerId> = providers.iter().map(|provider| provider.id).collect();
             let is_silent = |id: &PeerId| asked.contains(id) && !said.contains(id);
             answer.providers.retain(|id| !is_silent(id));
@@ -123,10 +141,19 @@ impl Found {
                 in_vain: providers.is_empty().then_some(arrivals),
                 searched: now,
                 completed: now,
+                luck: fastrand::f64(),
+                lost: false,
+                free: has_free_core(providers),
             };
             found.insert(task.to_owned(), answer);
         }
     }
+}
+
+fn has_free_core(providers: &[Provider]) -> bool {
+    providers
+        .iter()
+        .any(|provider| provider.busy < provider.offer.cores)
 }
 
 impl Mesh {
@@ -290,8 +317,36 @@ mod tests {
         assert_eq!(lately(), Some(HashSet::from([first])));
         found.lately.lock().get_mut(task).unwrap().completed = ago(COMPLETED);
         assert_eq!(lately(), Some(HashSet::from([first, second])));
-        found.lately.lock().get_mut(task).unwrap().searched = ago(LATELY);
+        found.lately.lock().get_mut(task).unwrap().searched = ago(SUFFICES);
         assert_eq!(lately(), None);
+    }
+
+    #[test]
+    fn an_answer_is_used_for_longer_while_all_run_the_task_and_one_is_free() {
+        let (found, task) = (Found::default(), "vision/segmentation");
+        let ids = [(); 2].map(|()| PeerId::random());
+        let busy = |busy: [u32; 2]| {
+            let both = ids.into_iter().zip(busy);
+            let both = both.map(|(id, busy)| Provider::of(id, (Arc::new(offer()), busy)));
+            both.collect::<Vec<_>>()
+        };
+        let holds = |age| {
+            let searched = Instant::now().checked_sub(age).unwrap();
+            found.lately.lock().get_mut(task).unwrap().searched = searched;
+            found.lately(task, Vec::new).is_some()
+        };
+        let asked = HashSet::from(ids);
+        found.remember(task, &busy([0, 1]), 0);
+        found.lately.lock().get_mut(task).unwrap().luck = 0.5;
+        assert!(holds(SUFFICES / 2) && !holds(SUFFICES * 3 / 4));
+        found.keep(task, &asked, &busy([1, 1]));
+        assert!(!holds(LATELY), "none has a free core");
+        found.keep(task, &asked, &busy([1, 0]));
+        assert!(holds(LATELY));
+        found.keep(task, &asked, &busy([0, 0])[..1]);
+        assert!(!holds(LATELY), "one is lost");
+        found.keep(task, &HashSet::from([ids[0]]), &busy([0, 0])[..1]);
+        assert!(!holds(LATELY), "it still is");
     }
 
     #[test]

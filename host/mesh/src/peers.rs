@@ -19,6 +19,8 @@ use tokio::sync::watch;
 
 /// How old an offer may be before its node is asked again.
 const FRESH: Duration = Duration::from_secs(5);
+/// The same where the node tells what changes, on a connection that ends by itself soon after the node has gone.
+const TOLD: Duration = Duration::from_secs(300);
 /// Nodes that are remembered after they have gone.
 const MOST_REMEMBERED: usize = 4096;
 
@@ -95,6 +97,8 @@ pub struct Peer {
     last_report: u64,
     /// Whether it tells this node what changes; since when that was of no use.
     watched: Option<Instant>,
+    /// It did not answer a call since it last said what it offers.
+    doubted: bool,
     /// Calls of this node that it has not answered yet.
     calls: u32,
     /// When this node last called it, whatever for.
@@ -121,6 +125,18 @@ impl Peer {
     /// unused meanwhile.
     fn is_called(&self, lately: Duration) -> bool {
         self.calls > 0 || self.called.is_some_and(|when| when.elapsed() < lately)
+    }
+
+    /// Whether what it offers is what it last said: it would tell what changes. That it is gone shows soon over QUIC, whose ends hear of
+    /// each other all the time, and not over TCP or a relay.
+    fn is_told(&self) -> bool {
+        self.tells() && !self.doubted && self.path == Some(Path::Direct)
+    }
+
+    /// When it last said what it offers, or would have said that it is another.
+    fn heard(&self) -> Option<Instant> {
+        let (_, when) = self.offer.as_ref()?;
+        Some(if self.is_told() { Instant::now() } else { *when })
     }
 
     fn known(&self) -> Option<Known> {
@@ -237,12 +253,11 @@ impl Peers {
         self.peers.lock().get(id)?.round_trip
     }
 
-    /// The last round trip, and when the node last said what it offers.
+    /// The last round trip, and when the node last said what it offers; that is now where it tells what changes.
     pub(crate) fn last_heard(&self, id: &PeerId) -> (Option<Duration>, Option<Instant>) {
         let peers = self.peers.lock();
-        let offered = |peer: &Peer| peer.offer.as_ref().map(|(_, when)| *when);
         match peers.get(id) {
-            Some(peer) => (peer.round_trip, offered(peer)),
+            Some(peer) => (peer.round_trip, peer.heard()),
             None => (None, None),
         }
     }
@@ -305,7 +320,7 @@ impl Peers {
         self.change(id, |peer| {
             if report.number > peer.last_report {
                 peer.last_report = report.number;
-                peer.busy = report.busy;
+                (peer.busy, peer.doubted) = (report.busy, false);
                 let before = peer.offer.take().map(|(offer, _)| offer);
                 let offer = report.offer.map(Arc::new).or(before);
                 peer.offer = offer.map(|offer| (offer, Instant::now()));
@@ -315,7 +330,7 @@ impl Peers {
         known
     }
 
-    /// What the node has said a moment ago; for somebody who asks, so that it is worth to be told what changes.
+    /// What the node has said a moment ago, or a while ago where it tells what changes; for somebody who asks, so that it is worth to be told what changes.
     pub(crate) fn fresh(&self, id: &PeerId) -> Option<Known> {
         let mut peers = self.peers.lock();
         let peer = peers.get_mut(id)?;
@@ -323,7 +338,15 @@ impl Peers {
             *unused = Instant::now();
         }
         let (_, when) = peer.offer.as_ref()?;
-        (when.elapsed() < FRESH).then(|| peer.known()).flatten()
+        let holds = if peer.is_told() { TOLD } else { FRESH };
+        (when.elapsed() < holds).then(|| peer.known()).flatten()
+    }
+
+    /// The node did not answer a call: it is asked anew what it offers.
+    pub(crate) fn doubts(&self, id: &PeerId) {
+        if let Some(peer) = self.peers.lock().get_mut(id) {
+            peer.doubted = true;
+        }
     }
 
     /// This node calls the other, whatever for.
@@ -379,6 +402,7 @@ impl Peers {
             busy: 0,
             last_report: 0,
             watched: None,
+            doubted: false,
             calls: 0,
             called: None,
         });

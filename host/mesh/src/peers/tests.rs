@@ -1,4 +1,5 @@
 use super::*;
+use karman_types::Tier;
 
 /// Nobody has asked for longer.
 const UNUSED: Duration = Duration::ZERO;
@@ -113,4 +114,46 @@ fn where_all_tell_none_gives_way() {
     let (peers, ids) = there(3);
     assert!(ids.iter().all(|id| peers.begins_to_tell(id)));
     assert_eq!(peers.gives_way(UNUSED), None);
+}
+
+#[test]
+fn what_a_node_offers_that_tells_what_changes_holds_until_a_call_fails() {
+    let (peers, ids) = there(1);
+    let id = ids[0];
+    let says = |number| StatusReport {
+        run: 1,
+        number,
+        busy: 0,
+        offer: Some(Offer {
+            node: NodeId::of_key(b"a node"),
+            tier: Tier::Edge,
+            cores: 1,
+            memory: 1,
+            tasks: Vec::new(),
+            models: Vec::new(),
+        }),
+    };
+    let said = |age| {
+        let mut peers = peers.peers.lock();
+        let (_, when) = peers.get_mut(&id).unwrap().offer.as_mut().unwrap();
+        *when = Instant::now().checked_sub(age).unwrap();
+    };
+    let is_fresh = || peers.fresh(&id).is_some();
+    let age = || peers.last_heard(&id).1.unwrap().elapsed();
+    peers.says(id, says(1));
+    said(FRESH);
+    assert!(!is_fresh() && age() >= FRESH, "it tells nothing");
+    assert!(peers.begins_to_tell(&id));
+    said(TOLD / 2);
+    assert!(is_fresh() && age() < FRESH);
+    peers.doubts(&id);
+    assert!(!is_fresh() && age() >= TOLD / 2);
+    peers.says(id, says(2));
+    said(TOLD / 2);
+    assert!(is_fresh());
+    said(TOLD);
+    assert!(!is_fresh());
+    said(TOLD / 2);
+    peers.tells_no_more(&id);
+    assert!(!is_fresh());
 }
