@@ -1,23 +1,28 @@
 //! What this node announces in the DHT: all of it when that changes or it is elsewhere, one key after the other while nothing changes, and
-//! to a node that has forgotten them those that it knew.
+//! to a node that has forgotten them those that it knew. Many keys are announced a few at a time.
 
 use super::drive::Driver;
 use super::table::is_next_to;
+use super::telling::spread;
 use libp2p::PeerId;
 use libp2p::kad::RecordKey;
 use std::collections::HashSet;
 use std::time::Instant;
 
+/// Keys that are announced in one round, of a second: each is a search that asks some ten nodes, and tells eight.
+const AT_A_TIME: usize = 16;
+
 impl Driver {
-    /// Announces these keys with the next round, and no others.
+    /// Announces these keys soon, and no others.
     pub(super) fn announce(&mut self, keys: HashSet<RecordKey>) {
         let kad = &mut self.swarm.behaviour_mut().kad;
         for gone in self.announced.difference(&keys) {
             kad.stop_providing(gone);
         }
         if self.announced != keys {
-            self.telling.changed(Instant::now());
             self.announced = keys;
+            let wait = spread(self.known(), fastrand::f64());
+            self.telling.changed(Instant::now(), wait);
         }
     }
 
@@ -28,35 +33,30 @@ impl Driver {
         }
         let now = Instant::now();
         if self.telling.is_due(now) {
-            self.tell(|_| true);
+            self.to_tell = self.announced.iter().cloned().collect();
+            fastrand::shuffle(self.to_tell.make_contiguous());
             let known = self.known();
             self.telling.told(known);
         } else if let Some(next) = self.turns.next(now, &self.announced) {
-            self.tell(|key| *key == next);
+            self.to_tell.push_back(next);
+        }
+        let some = self.to_tell.len().min(AT_A_TIME);
+        let some: Vec<RecordKey> = self.to_tell.drain(..some).collect();
+        for key in some.into_iter().filter(|key| self.announced.contains(key)) {
+            let kad = &mut self.swarm.behaviour_mut().kad;
+            if let Err(error) = kad.start_providing(key) {
+                tracing::warn!(%error, "an offer is not announced");
+            }
         }
     }
 
     /// Announces once more what this node would know had it not been started again. The others next to these keys hear it, too.
     pub(super) fn tell_again(&mut self, peer: PeerId) {
-        if !self.knows_its_way() {
-            return;
-        }
         let kad = &mut self.swarm.behaviour_mut().kad;
         let mut forgotten = self.announced.clone();
-        forgotten.retain(|key| is_next_to(kad, key, peer));
+        forgotten.retain(|key| !self.to_tell.contains(key) && is_next_to(kad, key, peer));
         tracing::debug!(%peer, keys = forgotten.len(), "a node was started again, and is told what this one offers");
-        self.tell(|key| forgotten.contains(key));
-    }
-
-    fn tell(&mut self, which: impl Fn(&RecordKey) -> bool) {
-        let kad = &mut self.swarm.behaviour_mut().kad;
-        for key in &self.announced {
-            if which(key)
-                && let Err(error) = kad.start_providing(key.clone())
-            {
-                tracing::warn!(%error, "an offer is not announced");
-            }
-        }
+        self.to_tell.extend(forgotten);
     }
 
     /// Nodes in the routing table.

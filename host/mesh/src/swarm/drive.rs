@@ -12,7 +12,7 @@ use super::relays::{Relays, is_circuit};
 use super::restarted::Restarted;
 use super::situation::{Failures, Situation};
 use super::table::Table;
-use super::telling::Telling;
+use super::telling::{Telling, spread};
 use super::traffic::Meter;
 use super::transport::{PATIENCE, Wires, gated};
 use super::turns::Turns;
@@ -26,7 +26,7 @@ use libp2p::multiaddr::Protocol;
 use libp2p::swarm::dial_opts::{DialOpts, PeerCondition};
 use libp2p::swarm::{ConnectionId, SwarmEvent};
 use libp2p::{Multiaddr, PeerId, Swarm, autonat, dcutr, identify, mdns, ping, relay};
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::{mpsc, oneshot};
@@ -77,6 +77,8 @@ pub(crate) struct Driver {
     pub(super) peers: Arc<Peers>,
     pub(super) finding: HashMap<QueryId, Finding>,
     pub(super) announced: HashSet<RecordKey>,
+    /// Those of them that are to be announced next.
+    pub(super) to_tell: VecDeque<RecordKey>,
     /// Nodes by which this one comes into the mesh.
     pub(super) entrances: Vec<Multiaddr>,
     /// Where others were met.
@@ -137,6 +139,7 @@ impl Driver {
             peers,
             finding: HashMap::new(),
             announced: HashSet::new(),
+            to_tell: VecDeque::new(),
             entrances: [entrances, remembered].concat(),
             met: Met::default(),
             telling: Telling::new(),
@@ -305,7 +308,7 @@ impl Driver {
                 }
             }
             SwarmEvent::ExternalAddrConfirmed { .. } | SwarmEvent::ExternalAddrExpired { .. } => {
-                self.telling.changed(Instant::now());
+                self.telling.changed(Instant::now(), Duration::ZERO);
             }
             SwarmEvent::ConnectionEstablished {
                 peer_id,
@@ -373,7 +376,8 @@ impl Driver {
                 is_new_peer: true, ..
             }) => {
                 let known = self.known();
-                self.telling.grown(Instant::now(), known);
+                let wait = spread(known, fastrand::f64());
+                self.telling.grown(Instant::now(), known, wait);
             }
             BehaviourEvent::Kad(kad::Event::OutboundQueryProgressed { id, result, step, .. }) => {
                 self.found(id, &result, step.last);

@@ -48,7 +48,7 @@ impl Driver {
         tracing::info!(%address, "the mesh can reach this node at");
         // Without it, records of what this node provides would not say where it is.
         self.swarm.add_external_address(address);
-        self.telling.changed(Instant::now());
+        self.telling.changed(Instant::now(), Duration::ZERO);
     }
 
     pub(super) fn not_listening(&mut self, address: &Multiaddr) {
@@ -56,7 +56,7 @@ impl Driver {
         if !is_circuit(address) {
             self.reach.left(address);
         }
-        self.telling.changed(Instant::now());
+        self.telling.changed(Instant::now(), Duration::ZERO);
     }
 
     pub(super) fn connected(
