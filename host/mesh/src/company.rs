@@ -13,14 +13,15 @@ use libp2p::multiaddr::Protocol;
 use libp2p::{Multiaddr, PeerId};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
+use std::future::pending;
 use std::sync::Weak;
 use std::time::{Duration, Instant};
 use tokio::select;
-use tokio::time::{MissedTickBehavior, interval};
+use tokio::time::{MissedTickBehavior, interval, sleep};
 
 /// Members that a node is connected with, where it knows as many.
 pub(crate) const ENOUGH: usize = 3;
-/// How often a node looks whether they are there.
+/// How often a node looks whether it has been let in.
 const ROUNDS: Duration = Duration::from_secs(1);
 /// How often it looks whether it listens to as many.
 const LISTENS: Duration = Duration::from_secs(15);
@@ -132,6 +133,15 @@ impl Looking {
         Some(company)
     }
 
+    /// When it may look next, unless somebody comes or goes; nothing while there are enough.
+    fn next(&self, now: Instant) -> Option<Duration> {
+        match self.company {
+            Company::Enough => None,
+            Company::Invited => Some(ROUNDS),
+            Company::Alone | Company::Few => Some(self.due.saturating_duration_since(now)),
+        }
+    }
+
     /// How far it is; nothing while somebody is there.
     pub(crate) fn search(&self, now: Instant, known: usize) -> Option<Search> {
         (self.with == 0).then(|| Search {
@@ -185,23 +195,33 @@ impl Drawing {
     }
 }
 
-/// Looks for others while there are too few.
+/// Looks for others while there are too few. It sleeps until it is to look again, or somebody comes or goes.
 pub(crate) async fn keep_company(mesh: Weak<Inner>) {
-    let mut rounds = interval(ROUNDS);
-    rounds.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let Some(mut arrivals) = mesh.upgrade().map(|inner| inner.peers.arrivals()) else {
+    let seen = mesh.upgrade();
+    let Some((mut arrivals, mut partings)) = seen.map(|it| (it.peers.arrivals(), it.peers.partings())) else {
         return;
     };
-    let mut invited = true;
     loop {
-        // Whoever lets a node in is asked at once whom it knows: were both started again before that, they would have lost each other.
-        select! {
-            _ = rounds.tick() => {}
-            Ok(()) = arrivals.changed(), if invited => {}
-        }
         let Some(inner) = mesh.upgrade() else { return };
-        invited = inner.standing.membership().is_none();
-        Mesh(inner).look_around().await;
+        let mesh_now = Mesh(inner);
+        mesh_now.look_around().await;
+        let next = mesh_now.0.looking.lock().next(Instant::now());
+        drop(mesh_now);
+        let due = async {
+            match next {
+                Some(next) => sleep(next).await,
+                None => pending().await,
+            }
+        };
+        let goes_on = select! {
+            () = due => true,
+            // Whoever lets a node in is asked at once whom it knows: were both started again before that, they would have lost each other.
+            arrived = arrivals.changed() => arrived.is_ok(),
+            parted = partings.changed() => parted.is_ok(),
+        };
+        if !goes_on {
+            return;
+        }
     }
 }
 
@@ -338,6 +358,8 @@ mod tests {
             at.windows(2).skip(5).all(|pair| pair[1] - pair[0] == 20),
             "{at:?}"
         );
+        let next = looking.next(start + 120 * SECOND).unwrap();
+        assert!(next > Duration::ZERO && next <= 20 * SECOND, "{next:?}");
         let search = looking.search(start + 120 * SECOND, 4).unwrap();
         assert_eq!((search.alone, search.known), (120 * SECOND, 4));
         assert!(search.next <= 20 * SECOND && search.tries as usize == at.len());
@@ -355,7 +377,7 @@ mod tests {
         looking.round(later, true, 1, 1.0);
         assert_eq!(looking.round(later, true, 2, 1.0), None);
         assert_eq!(looking.round(later, true, ENOUGH, 1.0), None);
-        assert_eq!(looking.search(later, 4), None);
+        assert_eq!((looking.search(later, 4), looking.next(later)), (None, None));
         assert_eq!(
             looking.round(later, true, 0, 1.0),
             Some(Company::Alone),

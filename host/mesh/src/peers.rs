@@ -178,6 +178,8 @@ pub(crate) struct Peers {
     peers: Mutex<HashMap<PeerId, Peer>>,
     /// How often a node has come into reach.
     arrivals: watch::Sender<u64>,
+    /// How often a connection has ended.
+    partings: watch::Sender<u64>,
 }
 
 impl Peers {
@@ -227,6 +229,11 @@ impl Peers {
             peer.ways.retain(|(way, _)| *way != connection);
             peer.choose();
         });
+        self.partings.send_modify(|partings| *partings += 1);
+    }
+
+    pub(crate) fn partings(&self) -> watch::Receiver<u64> {
+        self.partings.subscribe()
     }
 
     pub(crate) fn measured(&self, id: &PeerId, connection: ConnectionId, round_trip: Duration) {

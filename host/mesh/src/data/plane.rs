@@ -19,8 +19,8 @@ use std::net::{SocketAddr, UdpSocket};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 use tokio::runtime::Handle;
-use tokio::sync::Semaphore;
-use tokio::time::{MissedTickBehavior, interval, timeout};
+use tokio::sync::{Notify, Semaphore};
+use tokio::time::{sleep, timeout};
 use tokio_util::either::Either;
 
 /// Handshakes of others at once: strangers can begin them.
@@ -55,6 +55,8 @@ pub(crate) struct Plane {
     standing: Arc<Standing>,
     answers: Arc<Answers>,
     links: Mutex<HashMap<PeerId, Link>>,
+    /// There is a link again where there was none, or this is over.
+    linked: Arc<Notify>,
     threads: Handle,
     wires: Wires,
 }
@@ -106,6 +108,7 @@ impl Plane {
             standing,
             answers,
             links: Mutex::default(),
+            linked: Arc::default(),
             threads: threads.clone(),
             wires,
         });
@@ -178,6 +181,7 @@ impl Plane {
         };
         let mut links = self.links.lock();
         let link = links.entry(peer).or_default();
+        self.linked.notify_one();
         link.leave_earlier(self.standing.run_of(&peer));
         if link.live().is_some() || link.tried.is_some_and(|tried| tried.elapsed() < AGAIN) {
             return;
@@ -268,6 +272,7 @@ impl Plane {
     ) {
         let mut links = self.links.lock();
         let link = links.entry(peer).or_default();
+        self.linked.notify_one();
         link.leave_earlier(self.standing.run_of(&peer));
         link.uses.touch();
         if let Some(older) = slot(link).replace(connection.clone()) {
@@ -299,13 +304,27 @@ impl Plane {
     }
 }
 
+/// Looks after the links as long as there are any.
 async fn look_after(plane: Weak<Plane>) {
-    let mut rounds = interval(ROUNDS);
-    rounds.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
-        rounds.tick().await;
-        let Some(plane) = plane.upgrade() else { return };
-        plane.look_through();
+        let Some(plane_now) = plane.upgrade() else { return };
+        plane_now.look_through();
+        let linked = plane_now
+            .links
+            .lock()
+            .is_empty()
+            .then(|| plane_now.linked.clone());
+        drop(plane_now);
+        match linked {
+            Some(linked) => linked.notified().await,
+            None => sleep(ROUNDS).await,
+        }
+    }
+}
+
+impl Drop for Plane {
+    fn drop(&mut self) {
+        self.linked.notify_one();
     }
 }
 

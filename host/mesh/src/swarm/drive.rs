@@ -27,14 +27,17 @@ use libp2p::swarm::dial_opts::{DialOpts, PeerCondition};
 use libp2p::swarm::{ConnectionId, SwarmEvent};
 use libp2p::{Multiaddr, PeerId, Swarm, autonat, dcutr, identify, mdns, ping, relay};
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::spawn_blocking;
-use tokio::time::{MissedTickBehavior, interval};
+use tokio::time::sleep;
 
-/// How often the loop looks after what no event brings.
+/// How soon after an event the loop looks after what no event brings, and how often while something is due soon.
 const ROUNDS: Duration = Duration::from_secs(1);
+/// The same while nothing happens: memberships run out, and relays are asked again.
+const QUIET: Duration = Duration::from_secs(5);
 /// How often it looks whose membership has run out, where there is no news that put anybody out: there may be thousands, and each call that
 /// comes in asks by itself.
 const LOOKS: Duration = Duration::from_secs(10);
@@ -177,8 +180,8 @@ impl Driver {
 
     /// Runs until every handle to the mesh is gone, or this node leaves.
     pub(crate) async fn run(mut self) {
-        let mut rounds = interval(ROUNDS);
-        rounds.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut news = self.standing.news();
+        let mut round = pin!(sleep(ROUNDS));
         while self.leaving.is_none() {
             tokio::select! {
                 order = self.orders.recv() => match order {
@@ -186,7 +189,17 @@ impl Driver {
                     None => return,
                 },
                 event = self.swarm.select_next_some() => self.event(event),
-                _ = rounds.tick() => self.round(),
+                Ok(()) = news.changed() => {}
+                () = &mut round => {
+                    self.round();
+                    let pause = if self.is_due_soon() { ROUNDS } else { QUIET };
+                    round.as_mut().reset(tokio::time::Instant::now() + pause);
+                    continue;
+                }
+            }
+            let soon = tokio::time::Instant::now() + ROUNDS;
+            if round.deadline() > soon {
+                round.as_mut().reset(soon);
             }
         }
         part(self.swarm).await;
@@ -265,6 +278,11 @@ impl Driver {
         self.settle();
         self.punch_again();
         self.announce_due();
+    }
+
+    /// Whether something waits that is not to wait for long.
+    fn is_due_soon(&self) -> bool {
+        self.telling.is_pending() || !self.to_tell.is_empty() || self.punching.is_pending()
     }
 
     /// Ends the connections with those who are members no longer.

@@ -73,6 +73,11 @@ impl Punching {
         tries
     }
 
+    /// Whether somebody is met over a relay only, and tried again.
+    pub(super) fn is_pending(&self) -> bool {
+        !self.behind.is_empty()
+    }
+
     pub(super) fn tries(&mut self, peer: &PeerId, connection: ConnectionId) {
         if let Some(behind) = self.behind.get_mut(peer) {
             behind.last_try = Some(connection);

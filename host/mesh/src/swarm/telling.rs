@@ -44,6 +44,11 @@ impl Telling {
         }
     }
 
+    /// Whether they will be, now or after a wait.
+    pub(super) const fn is_pending(&self) -> bool {
+        self.due.is_some()
+    }
+
     pub(super) fn is_due(&self, now: Instant) -> bool {
         self.due.is_some_and(|due| due <= now)
     }
@@ -91,8 +96,9 @@ mod tests {
         let (start, mut telling) = (Instant::now(), Telling::new());
         assert!(!telling.is_due(start));
         telling.changed(start, Duration::ZERO);
-        assert!(telling.is_due(start));
+        assert!(telling.is_due(start) && telling.is_pending());
         telling.told(100);
+        assert!(!telling.is_pending());
         assert!(!telling.is_due(start + 1000 * SECOND));
         telling.grown(start, 199, Duration::ZERO);
         assert!(!telling.is_due(start + 1000 * SECOND));

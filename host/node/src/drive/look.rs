@@ -44,8 +44,9 @@ impl Tasks {
     /// `unavailable` when neither this node nor a keeper knows it, or its result is kept no longer.
     pub(crate) async fn outcome(&self, task: TaskId, wait: Duration) -> Result<Option<Outcome>, TaskError> {
         let until = Instant::now() + wait;
+        let waiting = self.inner().ended.of(task);
         loop {
-            let mut ended = std::pin::pin!(self.inner().ended.notified());
+            let mut ended = std::pin::pin!(waiting.end().notified());
             ended.as_mut().enable();
             match self.inner().machine.lock().status(task) {
                 None => break,

@@ -1,6 +1,9 @@
 //! Drives the machine of accepted tasks (`karman-tasks`): feeds it what happens, does what it says.
 
+mod ends;
 mod perform;
+
+use self::ends::Ends;
 
 use super::away::{Away, look_for_others};
 use super::decisions::Decisions;
@@ -75,7 +78,7 @@ pub(crate) struct Inner {
     started: std::time::Instant,
     wake: Arc<Notify>,
     /// A task has ended, or has another owner.
-    pub(super) ended: Notify,
+    pub(super) ended: Ends,
     drained: Notify,
 }
 
@@ -113,7 +116,7 @@ impl Tasks {
             threads: Handle::current(),
             started: std::time::Instant::now(),
             wake: wake.clone(),
-            ended: Notify::new(),
+            ended: Ends::default(),
             drained: Notify::new(),
             runtime,
             plugins,
@@ -268,12 +271,19 @@ impl Inner {
         if matches!(event, Event::ProvidersChanged) {
             self.away.providers_changed();
         }
+        let moved = match event {
+            Event::HandedOver { task } => Some(task),
+            _ => None,
+        };
         // Under the lock, so that writes reach the disk in the machine's order; nothing in `perform` waits or feeds.
         let mut machine = self.machine.lock();
         for action in machine.handle(self.now(), event) {
             self.perform(action);
         }
         drop(machine);
+        if let Some(task) = moved {
+            self.ended.tell(task);
+        }
         self.wake.notify_one();
     }
 

@@ -172,8 +172,9 @@ async fn more(tasks: &Inner, run: TaskId, known: usize) {
 
 /// Waits until a run of this node has ended.
 async fn end(tasks: &Inner, run: TaskId) {
+    let waiting = tasks.ended.of(run);
     loop {
-        let mut ended = pin!(tasks.ended.notified());
+        let mut ended = pin!(waiting.end().notified());
         ended.as_mut().enable();
         match tasks.known(run).map(|status| status.state.is_open()) {
             Some(true) => ended.await,

@@ -26,7 +26,7 @@ impl Inner {
             Action::Ended { task } | Action::Disowned { task } => {
                 self.whys.lock().remove(&task);
                 self.away.ended(task, &self.threads);
-                self.ended.notify_waiters();
+                self.ended.tell(task);
             }
             Action::Displaced { task } => {
                 tracing::warn!(
