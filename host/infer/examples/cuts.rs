@@ -1,8 +1,8 @@
-//! Cuts the published networks at full size and compares what the fragments give with what the whole gives, on every back-end
-//! that is here.
+//! Cuts the published networks at full size, or models of your own, and compares what the fragments give with what the whole gives, on
+//! every back-end that is here.
 //!
 //! ```text
-//! cargo run --release -p karman-infer --example cuts -- [NAME ...] [--cuts 200] [--input 224] [--int8] [--backend tract]
+//! cargo run --release -p karman-infer --example cuts -- [NAME|FILE.onnx ...] [--cuts 200] [--input 224] [--int8] [--backend tract]
 //! ```
 //!
 //! For each network: every place of its chain of layers, and as many random cuts of its graph as there are, up to `--cuts`. Prints
@@ -12,6 +12,7 @@
 #[path = "../tests/common/mod.rs"]
 mod common;
 
+use bytes::Bytes;
 use common::backends;
 use common::cuts::{Law, chain_cuts, random_cuts, roomy};
 use fastrand::Rng;
@@ -20,10 +21,44 @@ use karman_infer::graph::Graph;
 use karman_infer::zoo::{Architecture, Variant};
 use serde_json::json;
 use std::collections::BTreeSet;
+use std::fmt;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
+enum Network {
+    Published(Architecture),
+    File(PathBuf),
+}
+
+impl Network {
+    fn read(text: &str) -> Result<Self, String> {
+        match Path::new(text).extension() {
+            Some(extension) if extension == "onnx" => Ok(Self::File(text.into())),
+            _ => Ok(Self::Published(text.parse()?)),
+        }
+    }
+
+    fn bytes(&self, variant: &Variant) -> Result<Bytes, String> {
+        match self {
+            Self::Published(architecture) => Ok(architecture.generate(variant)),
+            Self::File(path) => std::fs::read(path)
+                .map(Bytes::from)
+                .map_err(|error| format!("{self}: {error}")),
+        }
+    }
+}
+
+impl fmt::Display for Network {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Published(architecture) => f.write_str(architecture.as_str()),
+            Self::File(path) => path.display().fmt(f),
+        }
+    }
+}
+
 struct Arguments {
-    networks: Vec<Architecture>,
+    networks: Vec<Network>,
     cuts: usize,
     variant: Variant,
     backend: Option<String>,
@@ -45,11 +80,11 @@ fn arguments() -> Result<Arguments, String> {
             "--input" => out.variant.input = number(value()?)?,
             "--int8" => out.variant.quantized = true,
             "--backend" => out.backend = Some(value()?),
-            name => out.networks.push(name.parse()?),
+            name => out.networks.push(Network::read(name)?),
         }
     }
     if out.networks.is_empty() {
-        out.networks = Architecture::ALL.to_vec();
+        out.networks = Architecture::ALL.into_iter().map(Network::Published).collect();
     }
     Ok(out)
 }
@@ -58,7 +93,7 @@ fn main() -> Result<(), String> {
     let arguments = arguments()?;
     let backends = backends();
     for network in &arguments.networks {
-        let file = network.generate(&arguments.variant);
+        let file = network.bytes(&arguments.variant)?;
         let start = Instant::now();
         let graph = Graph::read(file.clone(), &roomy().limits).map_err(|error| error.to_string())?;
         let read_ms = start.elapsed().as_secs_f64() * 1e3;
@@ -78,7 +113,7 @@ fn main() -> Result<(), String> {
                 continue;
             }
             match backend {
-                Ok(backend) => study(*network, &graph, &file, backend, &arguments),
+                Ok(backend) => study(network, &graph, &file, backend, &arguments),
                 Err(error) => eprintln!("{network}: {error}"),
             }
         }
@@ -86,7 +121,7 @@ fn main() -> Result<(), String> {
     Ok(())
 }
 
-fn study(network: Architecture, graph: &Graph, file: &[u8], backend: &dyn Backend, arguments: &Arguments) {
+fn study(network: &Network, graph: &Graph, file: &[u8], backend: &dyn Backend, arguments: &Arguments) {
     let law = Law::new(graph, file, backend, 1);
     let chain = chain_cuts(graph);
     let random = random_cuts(graph, arguments.cuts, &mut Rng::with_seed(2026));
@@ -102,7 +137,7 @@ fn study(network: Architecture, graph: &Graph, file: &[u8], backend: &dyn Backen
             tensors = tensors.max(graph.crossing(stages).unwrap()[0].len());
         }
         let line = json!({
-            "network": network.as_str(), "input": arguments.variant.input, "int8": arguments.variant.quantized,
+            "network": network.to_string(), "input": arguments.variant.input, "int8": arguments.variant.quantized,
             "backend": backend.name().as_str(), "version": backend.version(), "kind": kind, "cuts": cuts.len(),
             "most_tensors": tensors, "worst_error": worst, "holds": worst <= 1e-5,
             "seconds": start.elapsed().as_secs_f64().round(),

@@ -47,7 +47,7 @@ pub enum InferError {
     },
     /// The model is written in operators older than those that are read here.
     #[error(
-        "the model uses operator set {found}, but {least} is the oldest that can be cut: export it again"
+        "the model uses operator set {found}, and {least} is the oldest that this can be done with: export it again"
     )]
     OperatorSet {
         /// What it says of itself; 0 when it says nothing.

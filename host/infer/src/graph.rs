@@ -35,7 +35,7 @@ pub use layers::{CutPoint, Layer, LayerEdge, Layers};
 pub(crate) use operation::{Operand, Operation};
 pub(crate) use sizes::Sizes;
 
-use crate::TensorInfo;
+use crate::{InferError, TensorInfo};
 use bytes::Bytes;
 use karman_types::Digest;
 use serde::{Deserialize, Serialize};
@@ -190,6 +190,15 @@ impl Graph {
     /// The version of the standard operators that the model is written in.
     pub fn operator_set(&self) -> u64 {
         self.operator_set
+    }
+
+    /// That operators mean what [`Operation`] reads: in the sets before 13 many say as an attribute what is an input since, and
+    /// `Softmax` goes over several dimensions.
+    ///
+    /// # Errors
+    /// [`InferError::OperatorSet`].
+    pub(crate) fn is_translatable(&self) -> Result<(), InferError> {
+        raw::at_least(self.operator_set, 13)
     }
 
     /// The name of the dimension that is the batch, which may be empty; `None` when the model fixes it, or a size does not grow evenly

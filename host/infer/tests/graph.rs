@@ -277,9 +277,9 @@ fn files_that_are_wrong_are_refused_by_name() {
             7,
             [node("Neg", &["x"], &["y"], &[]), x.clone(), y.clone()].concat(),
         ),
-        sub(8, num(2, 12)),
+        sub(8, num(2, 8)),
     ];
-    refused(&old.concat(), "operator set 12");
+    refused(&old.concat(), "operator set 8");
     let sizes = [sub(1, num(1, 1)), sub(1, sub(2, "L"))].concat();
     let open = sub(
         11,

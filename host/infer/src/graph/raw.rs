@@ -5,8 +5,8 @@ use crate::screen::{bits_of, only, printable};
 use crate::wire::{Fields, Value, Writer};
 use std::collections::HashSet;
 
-/// The oldest operators whose meaning is the same for both back-ends.
-const LEAST_OPERATOR_SET: u64 = 13;
+/// The oldest operators that tract reads, by which shapes are inferred.
+const LEAST_OPERATOR_SET: u64 = 9;
 
 /// A node as it stands in the file.
 pub(super) struct RawNode<'a> {
@@ -191,13 +191,16 @@ impl<'a> Raw<'a> {
                 _ => {}
             }
         }
-        match raw.operator_set {
-            LEAST_OPERATOR_SET.. => Ok(raw),
-            found => Err(InferError::OperatorSet {
-                found,
-                least: LEAST_OPERATOR_SET,
-            }),
-        }
+        at_least(raw.operator_set, LEAST_OPERATOR_SET)?;
+        Ok(raw)
+    }
+}
+
+/// Refuses operators of before the set `least`.
+pub(super) fn at_least(found: u64, least: u64) -> Result<(), InferError> {
+    match found >= least {
+        true => Ok(()),
+        false => Err(InferError::OperatorSet { found, least }),
     }
 }
 

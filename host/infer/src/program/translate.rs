@@ -43,6 +43,7 @@ pub(super) fn translate(
     limits: &ModelLimits,
     most: ByteSize,
 ) -> Result<Translated, InferError> {
+    graph.is_translatable()?;
     let mut translation = Translation {
         graph,
         batch,
