@@ -140,7 +140,8 @@ mod tests {
     #[test]
     fn nobody_is_made_an_issuer_from_outside() {
         for right in ["issue", "revoke"] {
-            let error = read(format!(r#"{{ "tier": "edge", "rights": ["drain", "{right}"] }}"#).as_bytes());
+            let error =
+                read(format!(r#"{{ "tier": "edge", "rights": ["deploy:tiny", "{right}"] }}"#).as_bytes());
             let error = error.unwrap_err();
             assert_eq!(error.field.as_deref(), Some("rights"));
             assert!(error.message.contains(right), "{error}");

@@ -77,6 +77,7 @@ mod tests {
     struct Known {
         key: ByteBuf,
         addresses: Vec<String>,
+        seen: u64,
     }
 
     #[tokio::test(flavor = "multi_thread")]
@@ -92,6 +93,7 @@ mod tests {
         let known = Known {
             key: ByteBuf::from(key),
             addresses: Vec::new(),
+            seen: 0,
         };
         let store = Store::open(&state).unwrap();
         store.mesh().put("acquaintances", &[known]).unwrap();

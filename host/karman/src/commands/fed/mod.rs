@@ -37,7 +37,7 @@ enum Verb {
     /// Remove a run that does not run now: its model, its progress, and what its simulated clients keep
     #[command(
         visible_alias = "rm",
-        after_help = "Examples:\n  karman fed remove digits\n  karman fed rm digits --json"
+        after_help = "Examples:\n  karman fed remove digits\n  karman fed remove digits --json"
     )]
     Remove(status::Remove),
     /// Write a run's model as safetensors, or as the ONNX file that it began with
