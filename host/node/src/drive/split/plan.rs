@@ -2,7 +2,7 @@
 
 use super::order::SplitOrder;
 use super::policy::Policy;
-use super::problem::problem;
+use super::problem::{carries_shapes, problem};
 use super::profiles::{NodeProfile, Times, of_here, of_others};
 use super::rounds::links_between;
 use super::wire::{Cut, Prepare, Station, pack};
@@ -124,6 +124,13 @@ pub(super) async fn plan(node: &Node, name: &str, order: &SplitOrder) -> Result<
         }
     });
     let (problem, plan) = planned.await?;
+    if carries_shapes(&plan) {
+        return Err(TaskError::invalid(
+            "the parts of this cut would have to send each other shapes (whole numbers of 64 bits), without which a part cannot be prepared",
+        )
+        .with_field("cut")
+        .with_hint("`karman model inspect` shows what crosses a cut after each layer that one can be after"));
+    }
     Ok(Planned {
         model,
         peers: taking_part,

@@ -4,7 +4,7 @@ use super::encodings::bytes_on_slow_links;
 use super::profiles::NodeProfile;
 use crate::power::Channel;
 use karman_sched::partition::{
-    Layer, LayerGraph, LayerTime, Link, Objective, Power, Problem, Producer, Tensor, Tier, Weights,
+    Layer, LayerGraph, LayerTime, Link, Objective, Plan, Power, Problem, Producer, Tensor, Tier, Weights,
 };
 use karman_tensor::ElementType;
 use karman_types::TaskError;
@@ -71,6 +71,11 @@ pub(super) fn problem(
         .map_err(|error| TaskError::invalid(error.to_string()))
 }
 
+/// Whether shapes would cross a link, which happens at no cut but one that is given.
+pub(super) fn carries_shapes(plan: &Plan) -> bool {
+    plan.prediction.links.iter().any(|link| link.bytes >= NEVER)
+}
+
 /// What a node draws. Where energy counts, a node that does not know would look as if it drew nothing.
 fn power(node: &NodeProfile, counts: bool) -> Result<Power, TaskError> {
     let watts = |what, channel: &Channel| match channel {
@@ -109,4 +114,28 @@ fn links(nodes: &[NodeProfile]) -> Vec<Link> {
             })
         })
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use karman_sched::partition::{Partitioner, Pinned};
+
+    #[test]
+    fn a_cut_that_is_given_may_be_where_shapes_cross() {
+        let layers = ["a", "b"].map(|name| Layer::measured(name, &[1.0, 1.0], 0, 0));
+        let graph = LayerGraph::chain(layers.to_vec(), 10, &[NEVER, 10]).unwrap();
+        let tiers = ["edge", "fog"].map(Tier::new).to_vec();
+        let link = |from, to| Link {
+            from,
+            to,
+            rate_mbit_s: 100.0,
+            latency_ms: 1.0,
+            message_ms: MESSAGE_MS,
+        };
+        let links = vec![link(0, 1), link(1, 0)];
+        let problem = Problem::new(graph, tiers, links, Objective::LATENCY, Weights::Everywhere).unwrap();
+        let carries = |end| carries_shapes(&Pinned { ends: vec![end] }.plan(&problem).unwrap());
+        assert_eq!([0, 1, 2].map(carries), [false, true, false]);
+    }
 }
