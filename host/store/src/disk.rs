@@ -104,7 +104,8 @@ pub(crate) fn is_of_disk(error: &io::Error) -> bool {
     takes_nothing(error) || error.raw_os_error().is_some_and(|code| FAILS.contains(&code))
 }
 
-/// What the system says of a disk that fails or is gone. `BADMSG` and `UCLEAN` are checksums and structures that do not hold.
+/// What the system says of a disk that fails or is gone. `BADMSG` and `UCLEAN` are checksums and structures that do not hold;
+/// `NOTCONN` and `HOSTDOWN` say that the server of a file system is gone.
 const FAILS: &[i32] = &[
     Errno::IO.raw_os_error(),
     Errno::NXIO.raw_os_error(),
@@ -112,8 +113,14 @@ const FAILS: &[i32] = &[
     Errno::STALE.raw_os_error(),
     Errno::TIMEDOUT.raw_os_error(),
     Errno::BADMSG.raw_os_error(),
+    Errno::NOTCONN.raw_os_error(),
+    Errno::HOSTDOWN.raw_os_error(),
     #[cfg(target_os = "linux")]
     Errno::UCLEAN.raw_os_error(),
+    #[cfg(target_os = "linux")]
+    Errno::REMOTEIO.raw_os_error(),
+    #[cfg(target_os = "linux")]
+    Errno::NOMEDIUM.raw_os_error(),
 ];
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! All nodes, those of a tier, and the node of an id: where they are, the [tree](super::tree) of keys or a key of their own says.
+//! All nodes, those of a tier, and the node of an id: where they are, the [tree] of keys or a key of their own says.
 
 use super::Provider;
 use super::tree::{self, Branch};

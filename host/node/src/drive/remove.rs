@@ -24,6 +24,7 @@ impl Node {
         let (home, gone) = (self.runtime().home().clone(), name.to_owned());
         let removed = blocking(move || remove_stored_model(&home.store()?, &gone)).await?;
         models.forget(&removed);
+        self.tasks().inner().flows.are_measured_anew();
         self.announce().await;
         Ok(removed.into())
     }

@@ -15,7 +15,6 @@ use karman_types::{
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::BTreeMap;
-use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 /// The record of what was measured, by capability.
@@ -389,14 +388,18 @@ async fn remember(
         Ok(all)
     })
     .await?;
-    tasks.flows.measured.fetch_add(1, Ordering::Relaxed);
+    tasks.flows.are_measured_anew();
     Ok(all)
 }
 
 /// Forgets what was measured of a model of this node, which is gone.
 pub(in crate::drive) fn forget_measured(store: &Store, model: &str) -> Result<(), TaskError> {
     let is_gone = |one: &Implementation| matches!(&one.binding, Binding::Model(name) if name == model);
-    let known: Option<Known> = store.profiles().get(RECORD).map_err(store_error)?;
+    let known: Option<Known> = match store.profiles().get(RECORD) {
+        Err(error) if error.is_of_disk() => return Err(store_error(error)),
+        // A record that does not read says nothing of the model, and keeps nobody from removing it.
+        known => known.unwrap_or_default(),
+    };
     if !known.iter().flat_map(BTreeMap::values).flatten().any(is_gone) {
         return Ok(());
     }

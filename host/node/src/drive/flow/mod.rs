@@ -94,7 +94,7 @@ use place::Places;
 use progress::Progress;
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::sync::{Notify, watch};
 use tokio::time::timeout;
@@ -150,6 +150,11 @@ struct Live {
 }
 
 impl Flows {
+    /// What was measured is no longer what choices were made from.
+    pub(in crate::drive) fn are_measured_anew(&self) {
+        self.measured.fetch_add(1, Ordering::Relaxed);
+    }
+
     /// With the servers of others and the policy of placement that the configuration names.
     ///
     /// # Errors
