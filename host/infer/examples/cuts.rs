@@ -38,6 +38,11 @@ impl Network {
         }
     }
 
+    /// How it is made; nothing for a file.
+    fn variant<'a>(&self, arguments: &'a Arguments) -> Option<&'a Variant> {
+        matches!(self, Self::Published(_)).then_some(&arguments.variant)
+    }
+
     fn bytes(&self, variant: &Variant) -> Result<Bytes, String> {
         match self {
             Self::Published(architecture) => Ok(architecture.generate(variant)),
@@ -136,8 +141,10 @@ fn study(network: &Network, graph: &Graph, file: &[u8], backend: &dyn Backend, a
             }
             tensors = tensors.max(graph.crossing(stages).unwrap()[0].len());
         }
+        let variant = network.variant(arguments);
         let line = json!({
-            "network": network.to_string(), "input": arguments.variant.input, "int8": arguments.variant.quantized,
+            "network": network.to_string(),
+            "input": variant.map(|made| made.input), "int8": variant.map(|made| made.quantized),
             "backend": backend.name().as_str(), "version": backend.version(), "kind": kind, "cuts": cuts.len(),
             "most_tensors": tensors, "worst_error": worst, "holds": worst <= 1e-5,
             "seconds": start.elapsed().as_secs_f64().round(),

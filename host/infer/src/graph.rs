@@ -192,12 +192,12 @@ impl Graph {
         self.operator_set
     }
 
-    /// That operators mean what [`Operation`] reads: in the sets before 13 many say as an attribute what is an input since, and
-    /// `Softmax` goes over several dimensions.
+    /// Refuses a model whose operators do not mean what [`Operation`] reads: in the sets before 13 many say as an attribute what is an
+    /// input since, and `Softmax` goes over several dimensions.
     ///
     /// # Errors
     /// [`InferError::OperatorSet`].
-    pub(crate) fn is_translatable(&self) -> Result<(), InferError> {
+    pub(crate) fn check_translatable(&self) -> Result<(), InferError> {
         raw::at_least(self.operator_set, 13)
     }
 

@@ -192,6 +192,10 @@ impl<'a> Raw<'a> {
             }
         }
         at_least(raw.operator_set, LEAST_OPERATOR_SET)?;
+        // In that of the set 10 tract rounds another way than ONNX Runtime.
+        if raw.nodes.iter().any(|node| node.op == "Resize") {
+            at_least(raw.operator_set, 11)?;
+        }
         Ok(raw)
     }
 }

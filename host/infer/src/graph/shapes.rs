@@ -193,12 +193,12 @@ impl<'a> Known<'a> {
             .collect::<Vec<_>>()
         {
             let of = |items: u32| -> Option<Vec<u32>> {
-                let size = |dim: &Dim| match dim {
+                let size = |(axis, dim): (usize, &Dim)| match dim {
                     Dim::Fixed(size) => Some(*size),
-                    Dim::Any(symbol) if Some(symbol) == batch.as_ref() => Some(items),
+                    Dim::Any(name) if Some(name) == batch.as_ref() && is_batch(name, axis) => Some(items),
                     Dim::Any(_) => None,
                 };
-                info.dims.as_ref()?.iter().map(size).collect()
+                info.dims.as_ref()?.iter().enumerate().map(size).collect()
             };
             if let (false, Some(one), Some(two), Some(most)) =
                 (self.facts.contains_key(name), of(1), of(2), of(self.most))
@@ -256,12 +256,16 @@ impl<'a> Known<'a> {
     }
 }
 
+/// Whether a dimension with the name of the batch is the batch: one without a name is where a batch stands.
+fn is_batch(name: &str, axis: usize) -> bool {
+    !name.is_empty() || axis == 0
+}
+
 /// The dimensions of the inputs at this batch.
 fn fixed(outline: &Outline, batch: u32) -> Result<Vec<Vec<u32>>, InferError> {
     let symbol = batch_of(outline);
     let size = |info: &TensorInfo, axis: usize, name: &str| {
-        // An open dimension without a name is the batch where a batch stands.
-        if Some(name) == symbol && (!name.is_empty() || axis == 0) {
+        if Some(name) == symbol && is_batch(name, axis) {
             return Ok(batch);
         }
         Err(InferError::OpenDimension {

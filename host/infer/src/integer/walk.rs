@@ -92,7 +92,7 @@ pub(super) struct Walk<'g> {
 
 /// Node by node; what follows on a node that cannot be taken cannot be taken either.
 pub(super) fn walk(graph: &Graph) -> Result<Walked, InferError> {
-    graph.is_translatable()?;
+    graph.check_translatable()?;
     let mut walk = Walk {
         graph,
         known: HashMap::new(),

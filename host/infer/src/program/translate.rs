@@ -43,7 +43,7 @@ pub(super) fn translate(
     limits: &ModelLimits,
     most: ByteSize,
 ) -> Result<Translated, InferError> {
-    graph.is_translatable()?;
+    graph.check_translatable()?;
     let mut translation = Translation {
         graph,
         batch,

@@ -22,7 +22,12 @@ pub fn sub(field: u64, body: impl AsRef<[u8]>) -> Vec<u8> {
 }
 
 pub fn model(graph: &[Vec<u8>]) -> Vec<u8> {
-    [num(1, 8), sub(7, graph.concat()), sub(8, num(2, 17))].concat()
+    model_of_set(17, graph)
+}
+
+/// A model whose operators are those of this set.
+pub fn model_of_set(set: i64, graph: &[Vec<u8>]) -> Vec<u8> {
+    [num(1, 8), sub(7, graph.concat()), sub(8, num(2, set))].concat()
 }
 
 pub fn node(op: &str, inputs: &[&str], outputs: &[&str], attributes: &[Vec<u8>]) -> Vec<u8> {

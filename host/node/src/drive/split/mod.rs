@@ -222,11 +222,17 @@ impl Node {
     /// make no sense.
     pub async fn state_links(&self, name: &str, links: &[LinkMeasure]) -> Result<(), TaskError> {
         let running = self.split().running.lock().get(name).cloned();
-        let Some(Running::Pilot(pilot)) = running else {
-            return Err(
-                TaskError::unavailable(format!("model `{name}` does not run in parts"))
-                    .with_hint(format!("karman model plan {name} --apply")),
-            );
+        let pilot = match running {
+            Some(Running::Pilot(pilot)) => pilot,
+            Some(Running::Crew(_)) => {
+                return Err(TaskError::unavailable(format!(
+                    "model `{name}` runs in parts inside its layers, which do not follow links"
+                )));
+            }
+            None => {
+                let error = TaskError::unavailable(format!("model `{name}` does not run in parts"));
+                return Err(error.with_hint(format!("karman model plan {name} --apply")));
+            }
         };
         pilot.state(links).await
     }
