@@ -21,8 +21,8 @@ pub(crate) fn task_key(name: &str, tier: Tier) -> RecordKey {
     key(&format!("task/{tier}/{name}"))
 }
 
-/// The key under which this very node is found, wherever it is. Nobody else announces it, so one search finds the node for certain in
-/// any size of mesh: the eight next to the key were told when the node last moved, was started, or had its turn. Where a share `f` of
+/// The key under which this very node is found, wherever it is. Nobody else has cause to announce it, so one search finds the node in any
+/// size of mesh: the eight next to the key were told when the node last moved, was started, or had its turn. Where a share `f` of
 /// all that serve the DHT were replaced since, none of the eight that are asked knows it with a chance of `f⁸`: 0.4 % at one half.
 pub(crate) fn node_key(node: NodeId) -> RecordKey {
     key(&format!("node/{node}"))

@@ -14,6 +14,8 @@ use std::time::{Duration, Instant};
 const RECENT: Duration = Duration::from_secs(30);
 /// How many times as long as it took to find all nodes that holds: a page that is open does not keep a mesh of thousands busy.
 const TIMES: u32 = 10;
+/// But no longer than this.
+const LONGEST: Duration = Duration::from_secs(600);
 
 /// All nodes that were found lately, and the search for them that is under way.
 #[derive(Default)]
@@ -30,14 +32,19 @@ struct Nodes {
 }
 
 impl All {
-    fn lately(&self) -> Option<Vec<Provider>> {
+    /// The nodes, and whether it is time to look for them again: while that is done, they may be answered with for as long again.
+    fn lately(&self) -> Option<(Vec<Provider>, bool)> {
         let lately = self.lately.lock();
         let Nodes { nodes, found, took } = lately.as_ref()?;
-        let holds = match nodes.is_empty() {
-            true => IN_VAIN,
-            false => RECENT.max(*took * TIMES),
+        let age = found.elapsed();
+        let (holds, most) = match nodes.is_empty() {
+            true => (IN_VAIN, IN_VAIN),
+            false => {
+                let holds = took.saturating_mul(TIMES).clamp(RECENT, LONGEST);
+                (holds, 2 * holds)
+            }
         };
-        (found.elapsed() < holds).then(|| nodes.clone())
+        (age < most).then(|| (nodes.clone(), age >= holds))
     }
 
     fn remember(&self, nodes: &[Provider], took: Duration) {
@@ -50,13 +57,22 @@ impl All {
 }
 
 impl Mesh {
-    /// [Every node](Mesh::nodes) as it was found within the last half minute, or ten times as long as that took, and what those that are connected have said since. One search
-    /// is for all who look meanwhile.
+    /// [Every node](Mesh::nodes) as it was found within the last minute, or twenty times as long as that took, and what those that are
+    /// connected have said since. One search is for all who look meanwhile, and goes on where they have gone.
     pub async fn nodes_lately(&self) -> Vec<Provider> {
         let all = &self.0.found.all;
+        let search = || {
+            let search = all.under_way.share(&(), || self.search_for_all());
+            tokio::spawn(search.clone());
+            search
+        };
         let found = match all.lately() {
-            Some(found) => found,
-            None => all.under_way.share(&(), || self.search_for_all()).await,
+            Some((found, false)) => found,
+            Some((found, true)) => {
+                drop(search());
+                found
+            }
+            None => search().await,
         };
         let nodes = found.into_iter().chain(self.connected_offers());
         let by_id: HashMap<PeerId, Provider> = nodes.map(|node| (node.id, node)).collect();
@@ -103,7 +119,7 @@ mod tests {
             models: Vec::new(),
         };
         let all = All::default();
-        let found = || all.lately().map(|nodes| nodes.len());
+        let found = || all.lately().map(|(nodes, is_old)| (nodes.len(), is_old));
         let ago = |age| all.lately.lock().as_mut().unwrap().found = Instant::now().checked_sub(age).unwrap();
         assert_eq!(found(), None);
         all.remember(&[], Duration::ZERO);
@@ -112,13 +128,18 @@ mod tests {
         let node = Provider::of(PeerId::random(), (Arc::new(offer), 0));
         all.remember(std::slice::from_ref(&node), Duration::ZERO);
         ago(IN_VAIN);
-        assert_eq!(found(), Some(1));
+        assert_eq!(found(), Some((1, false)));
         ago(RECENT);
+        assert_eq!(found(), Some((1, true)));
+        ago(2 * RECENT);
         assert_eq!(found(), None);
-        all.remember(&[node], RECENT);
+        all.remember(std::slice::from_ref(&node), RECENT);
         ago(RECENT);
-        assert_eq!(found(), Some(1));
+        assert_eq!(found(), Some((1, false)));
         ago(TIMES * RECENT);
-        assert_eq!(found(), None);
+        assert_eq!(found(), Some((1, true)));
+        all.remember(&[node], LONGEST);
+        ago(LONGEST);
+        assert_eq!(found(), Some((1, true)));
     }
 }

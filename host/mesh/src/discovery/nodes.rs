@@ -13,7 +13,7 @@ use libp2p::kad::RecordKey;
 use libp2p::{Multiaddr, PeerId};
 use std::collections::{HashMap, HashSet};
 use std::sync::Weak;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio::time::{sleep, timeout};
@@ -30,6 +30,13 @@ const ASKED: usize = 256;
 /// are connected with never has less company.
 const ROOM: Duration = Duration::from_millis(250);
 const ROOM_WITHIN: Duration = Duration::from_secs(5);
+
+/// The room that one list needs for its connections.
+#[derive(Default)]
+struct Room {
+    /// It was waited for in vain: so many have come to this node that there never is any.
+    never: AtomicBool,
+}
 
 impl Mesh {
     /// Every node that announced itself, this one left out. That is a search under many keys, and all that are found are asked: in a mesh of
@@ -52,45 +59,65 @@ impl Mesh {
         leads: impl Fn(&Branch) -> bool + Send,
         may_be: impl Fn(NodeId) -> bool + Send,
     ) -> Vec<Provider> {
-        let roots = TIERS.map(Branch::root).to_vec();
-        let search = |branch: Branch| async move {
-            self.room().await;
+        let room = Room::default();
+        let search = async |branch: Branch| {
+            self.wait_for(&room).await;
             self.seen(branch_key(&branch), Aim::List).await
         };
-        let mut found = tree::list(roots, leads, search).await;
+        let mut found = tree::list(TIERS.map(Branch::root), leads, search).await;
         found.extend(self.connected().into_iter().map(|there| (there, Vec::new())));
         found.remove(&self.0.me);
         found.retain(|peer, _| may_be(node_of(peer)));
-        self.ask_some_at_a_time(found).await
+        self.ask_some_at_a_time(found, &room).await
     }
 
     /// What these nodes offer, which may be thousands.
-    async fn ask_some_at_a_time(&self, mut nodes: HashMap<PeerId, Vec<Multiaddr>>) -> Vec<Provider> {
+    async fn ask_some_at_a_time(
+        &self,
+        mut nodes: HashMap<PeerId, Vec<Multiaddr>>,
+        room: &Room,
+    ) -> Vec<Provider> {
         let mut said = Vec::new();
         let all: Vec<PeerId> = nodes.keys().copied().collect();
         for some in all.chunks(ASKED) {
-            self.room().await;
+            self.wait_for(room).await;
             let away = some.iter().filter(|node| !self.is_connected(node));
             let at: Vec<Multiaddr> = away.filter_map(|node| nodes.remove(node)).flatten().collect();
-            if !at.is_empty() {
-                let _ = self.0.orders.send(Order::Dial(at)).await;
-                // They are dialled once this is answered; who asked them before would be told that nobody knows where they are.
-                self.addresses().await;
-            }
+            self.come_to(at).await;
             let some = some.iter().copied().collect();
             said.extend(self.heard(some, |_: &Offer| true, false).await);
         }
         said
     }
 
+    /// Dials these addresses. That is under way when this is done: who asked the nodes before would be told that nobody knows where they are.
+    async fn come_to(&self, addresses: Vec<Multiaddr>) {
+        if !addresses.is_empty() {
+            let _ = self.0.orders.send(Order::Dial(addresses)).await;
+            self.addresses().await;
+        }
+    }
+
     /// Waits until there are not so many connections that new ones are refused: those that nobody uses end.
-    async fn room(&self) {
+    async fn wait_for(&self, room: &Room) {
         let waits = async {
             while self.0.peers.there().len() >= MANY {
                 sleep(ROOM).await;
             }
         };
-        let _ = timeout(ROOM_WITHIN, waits).await;
+        if !room.never.load(Ordering::Relaxed) && timeout(ROOM_WITHIN, waits).await.is_err() {
+            room.never.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Some nodes of each tier, as many as one search names, and all that are connected; of a mesh of a few that is everybody.
+    pub async fn some_nodes(&self) -> Vec<Provider> {
+        let searches = TIERS.map(|tier| self.seen(branch_key(&Branch::root(tier)), Aim::List));
+        let seen = join_all(searches).await.into_iter().flat_map(|seen| seen.nodes);
+        let mut nodes: HashMap<PeerId, Vec<Multiaddr>> = seen.collect();
+        nodes.extend(self.connected().into_iter().map(|there| (there, Vec::new())));
+        nodes.remove(&self.0.me);
+        self.ask_some_at_a_time(nodes, &Room::default()).await
     }
 
     /// Whether there is a connection with the node of this id.
@@ -106,8 +133,10 @@ impl Mesh {
         if let Some(met) = here.or_else(|| peer_of(&self.key_of(id)?)) {
             return Some(met);
         }
-        let announced = self.find([node_key(id)]).await;
-        let peer = announced.into_iter().find(|peer| node_of(peer) == id)?;
+        // Anybody may announce itself under that key: no other node is dialled.
+        let announced = self.seen(node_key(id), Aim::List).await.nodes;
+        let (peer, at) = announced.into_iter().find(|(peer, _)| node_of(peer) == id)?;
+        self.come_to(at).await;
         self.known(peer).await.map(|_| peer)
     }
 
@@ -142,6 +171,10 @@ impl Mesh {
         let Some(offer) = self.0.service.offer() else {
             return;
         };
+        if self.connected().is_empty() {
+            // What it remembers itself would answer for others: that nobody else is there.
+            return;
+        }
         let (me, before) = (node_of(&self.0.me), self.0.depth.load(Ordering::Relaxed));
         let others = |depth| {
             let key = branch_key(&Branch::of(offer.tier, me, depth));

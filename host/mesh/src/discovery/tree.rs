@@ -17,7 +17,7 @@ use crate::swarm::Seen;
 use futures::stream::{FuturesUnordered, StreamExt};
 use karman_types::{NodeId, Tier};
 use libp2p::{Multiaddr, PeerId};
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::fmt;
 
 /// Other nodes on a branch from which on a node announces itself below it, too. That is less than [`Seen::is_part`] takes to look there: who lists
@@ -27,8 +27,11 @@ pub(crate) const CROWD: usize = 6;
 const DEEPEST: usize = 10;
 /// Branches that are searched at once: each search asks some ten nodes.
 const AT_ONCE: usize = 8;
-/// Branches that one list searches: enough for 100,000 nodes. Nobody keeps a list going by announcing itself everywhere.
-const MOST: usize = 16_384;
+/// Branches that one list searches: enough for 25,000 nodes. Nobody keeps a list going by announcing itself everywhere, and as the branches
+/// nearest to the roots are searched first, those whom somebody invents are in the way of few that are there.
+const MOST: usize = 4096;
+/// Nodes that one list has.
+const MOST_FOUND: usize = 32_768;
 
 /// The nodes of a tier whose ids begin with the same bits.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
@@ -105,31 +108,37 @@ pub(crate) async fn depth<O: Future<Output = Option<usize>>>(
 
 /// Who is on these branches and on all below them that may lead to somebody who is wanted, and where they are.
 pub(crate) async fn list<S: Future<Output = Seen>>(
-    mut branches: Vec<Branch>,
+    roots: impl IntoIterator<Item = Branch>,
     leads: impl Fn(&Branch) -> bool,
     search: impl Fn(Branch) -> S,
 ) -> HashMap<PeerId, Vec<Multiaddr>> {
-    let mut found = HashMap::new();
+    let mut found: HashMap<PeerId, Vec<Multiaddr>> = HashMap::new();
     let mut under_way = FuturesUnordered::new();
     let mut searched = 0;
-    branches.retain(&leads);
+    let mut branches: VecDeque<Branch> = roots.into_iter().filter(&leads).collect();
     loop {
         while under_way.len() < AT_ONCE
             && searched < MOST
-            && let Some(branch) = branches.pop()
+            && let Some(branch) = branches.pop_front()
         {
             searched += 1;
             let seen = search(branch.clone());
             under_way.push(async move { (branch, seen.await) });
         }
         let Some((branch, seen)) = under_way.next().await else {
+            if !branches.is_empty() {
+                tracing::warn!(searched, left = branches.len(), "a list of nodes is cut short");
+            }
             return found;
         };
         if seen.is_part() {
             branches.extend(branch.below().into_iter().filter(&leads));
         }
         for (node, at) in seen.nodes {
-            let known: &mut Vec<Multiaddr> = found.entry(node).or_default();
+            if found.len() >= MOST_FOUND && !found.contains_key(&node) {
+                continue;
+            }
+            let known = found.entry(node).or_default();
             if known.is_empty() {
                 *known = at;
             }
@@ -144,7 +153,7 @@ mod tests {
     use fastrand::Rng;
     use futures::executor::block_on;
     use std::cell::{Cell, RefCell};
-    use std::collections::{HashSet, VecDeque};
+    use std::collections::HashSet;
     use std::future::ready;
 
     /// What those next to a key remember of it, as `Records` does.
@@ -243,7 +252,7 @@ mod tests {
         fn list(&self) -> (HashSet<PeerId>, usize) {
             self.searches.set(0);
             let search = |branch| ready(self.search(&branch));
-            let found = block_on(list(vec![Branch::root(Tier::Edge)], |_| true, search));
+            let found = block_on(list([Branch::root(Tier::Edge)], |_| true, search));
             (found.into_keys().collect(), self.searches.get())
         }
     }
@@ -297,18 +306,24 @@ mod tests {
     }
 
     #[test]
-    fn who_announces_itself_everywhere_keeps_no_list_going() {
-        let luck = RefCell::new(Rng::with_seed(7));
-        let searches = Cell::new(0);
-        let crowd = Mesh::kept_by(1).nodes(2 * ANSWER);
-        let everywhere = |_: Branch| {
-            searches.set(searches.get() + 1);
-            let nodes = luck.borrow_mut().choose_multiple(&crowd, ANSWER);
-            let nodes = nodes.into_iter().map(|node| (*node, Vec::new())).collect();
-            ready(Seen { nodes, answers: 1 })
+    fn who_invents_nodes_everywhere_ends_a_list_and_hides_nobody_near_the_roots() {
+        let mesh = Mesh::kept_by(8);
+        let nodes = mesh.nodes(500);
+        mesh.fill(&nodes);
+        mesh.searches.set(0);
+        // A liar next to every key of both tiers, who names others each time.
+        let lies = |branch: Branch| {
+            let mut seen = mesh.search(&branch);
+            let invented = (0..2 * REMEMBERED).map(|_| (PeerId::random(), Vec::new()));
+            seen.nodes.extend(invented);
+            seen.answers += 1;
+            ready(seen)
         };
-        let found = block_on(list(vec![Branch::root(Tier::Edge)], |_| true, everywhere));
-        assert_eq!((found.len(), searches.get()), (crowd.len(), MOST));
+        let roots = [Tier::Edge, Tier::Space].map(Branch::root);
+        let found = block_on(list(roots, |_| true, lies));
+        assert_eq!((mesh.searches.get(), found.len()), (MOST, MOST_FOUND));
+        let named = nodes.iter().filter(|node| found.contains_key(node)).count();
+        assert!(named > 490, "{named} of 500");
     }
 
     #[test]

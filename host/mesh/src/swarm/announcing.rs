@@ -4,6 +4,8 @@
 use super::drive::Driver;
 use super::table::is_next_to;
 use super::telling::spread;
+use crate::calling::node_of;
+use crate::offer::node_key;
 use libp2p::PeerId;
 use libp2p::kad::RecordKey;
 use std::collections::HashSet;
@@ -20,6 +22,7 @@ impl Driver {
             kad.stop_providing(gone);
         }
         if self.announced != keys {
+            self.fresh.extend(keys.difference(&self.announced).cloned());
             self.announced = keys;
             let wait = spread(self.known(), fastrand::f64());
             self.telling.changed(Instant::now(), wait);
@@ -33,8 +36,12 @@ impl Driver {
         }
         let now = Instant::now();
         if self.telling.is_due(now) {
-            self.to_tell = self.announced.iter().cloned().collect();
-            fastrand::shuffle(self.to_tell.make_contiguous());
+            let mut keys: Vec<RecordKey> = self.announced.iter().cloned().collect();
+            fastrand::shuffle(&mut keys);
+            // First where this node is, which may have changed, and what nobody has heard of yet.
+            let (me, fresh) = (self.own_key(), std::mem::take(&mut self.fresh));
+            keys.sort_by_key(|key| *key != me && !fresh.contains(key));
+            self.to_tell = keys.into();
             let known = self.known();
             self.telling.told(known);
         } else if let Some(next) = self.turns.next(now, &self.announced) {
@@ -53,10 +60,16 @@ impl Driver {
     /// Announces once more what this node would know had it not been started again. The others next to these keys hear it, too.
     pub(super) fn tell_again(&mut self, peer: PeerId) {
         let kad = &mut self.swarm.behaviour_mut().kad;
+        let waiting: HashSet<&RecordKey> = self.to_tell.iter().collect();
         let mut forgotten = self.announced.clone();
-        forgotten.retain(|key| !self.to_tell.contains(key) && is_next_to(kad, key, peer));
+        forgotten.retain(|key| !waiting.contains(key) && is_next_to(kad, key, peer));
         tracing::debug!(%peer, keys = forgotten.len(), "a node was started again, and is told what this one offers");
         self.to_tell.extend(forgotten);
+    }
+
+    /// The key under which others look for this very node.
+    fn own_key(&self) -> RecordKey {
+        node_key(node_of(self.swarm.local_peer_id()))
     }
 
     /// Nodes in the routing table.

@@ -80,6 +80,8 @@ pub(crate) struct Driver {
     pub(super) peers: Arc<Peers>,
     pub(super) finding: HashMap<QueryId, Finding>,
     pub(super) announced: HashSet<RecordKey>,
+    /// Those of them that were never announced.
+    pub(super) fresh: HashSet<RecordKey>,
     /// Those of them that are to be announced next.
     pub(super) to_tell: VecDeque<RecordKey>,
     /// Nodes by which this one comes into the mesh.
@@ -142,6 +144,7 @@ impl Driver {
             peers,
             finding: HashMap::new(),
             announced: HashSet::new(),
+            fresh: HashSet::new(),
             to_tell: VecDeque::new(),
             entrances: [entrances, remembered].concat(),
             met: Met::default(),
@@ -282,7 +285,9 @@ impl Driver {
 
     /// Whether something waits that is not to wait for long.
     fn is_due_soon(&self) -> bool {
-        self.telling.is_pending() || !self.to_tell.is_empty() || self.punching.is_pending()
+        // Whoever is alone announces nothing, and is not to wake for it.
+        let tells = self.met_first.is_some() && (self.telling.is_pending() || !self.to_tell.is_empty());
+        tells || self.punching.is_due_within(Instant::now(), QUIET)
     }
 
     /// Ends the connections with those who are members no longer.

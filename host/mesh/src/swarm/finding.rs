@@ -2,6 +2,7 @@
 
 use super::behaviour::NEXT_TO_A_KEY;
 use super::drive::Driver;
+use super::records::MOST_OF_A_KEY;
 use libp2p::core::Endpoint;
 use libp2p::kad::{GetProvidersOk, QueryId, QueryResult, RecordKey};
 use libp2p::swarm::dial_opts::{DialOpts, PeerCondition};
@@ -95,7 +96,10 @@ impl Driver {
             && let Some(finding) = self.finding.get_mut(&query)
         {
             let me = self.swarm.local_peer_id();
-            let named = providers.iter().filter(|provider| *provider != me);
+            let named = providers
+                .iter()
+                .filter(|provider| *provider != me)
+                .take(MOST_OF_A_KEY);
             let before = finding.seen.nodes.len();
             for provider in named {
                 finding.seen.nodes.entry(*provider).or_default();

@@ -73,9 +73,9 @@ impl Punching {
         tries
     }
 
-    /// Whether somebody is met over a relay only, and tried again.
-    pub(super) fn is_pending(&self) -> bool {
-        !self.behind.is_empty()
+    /// Whether somebody is to be tried again within this time.
+    pub(super) fn is_due_within(&self, now: Instant, within: Duration) -> bool {
+        self.behind.values().any(|behind| behind.due <= now + within)
     }
 
     pub(super) fn tries(&mut self, peer: &PeerId, connection: ConnectionId) {
@@ -103,7 +103,10 @@ mod tests {
         let (peer, start) = (PeerId::random(), Instant::now());
         let mut punching = Punching::default();
         punching.relayed(peer, Multiaddr::empty(), start);
+        let soon = |punching: &Punching| punching.is_due_within(start, PAUSES.first);
+        assert!(soon(&punching) && !punching.is_due_within(start, PAUSES.first / 2));
         assert_eq!(tried_after(&mut punching, start, 0..500), [15, 45, 105, 225, 465]);
+        assert!(!soon(&punching));
         let later = tried_after(&mut punching, start, 500..6000);
         assert!(later.windows(2).all(|two| two[1] - two[0] <= 900), "{later:?}");
 

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 /// Records of others, about a kilobyte each.
 const MOST: usize = 32_768;
 /// Nodes that are remembered of one key.
-const MOST_OF_A_KEY: usize = 64;
+pub(super) const MOST_OF_A_KEY: usize = 64;
 /// Addresses of one of them.
 const MOST_ADDRESSES: usize = 16;
 /// Bytes of a key: all are digests.

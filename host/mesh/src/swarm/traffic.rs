@@ -337,6 +337,30 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    /// A connection on which nobody opens anything.
+    struct Silent;
+
+    impl StreamMuxer for Silent {
+        type Substream = futures::io::Cursor<Vec<u8>>;
+        type Error = io::Error;
+
+        fn poll_inbound(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<Self::Substream>> {
+            Poll::Pending
+        }
+
+        fn poll_outbound(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<Self::Substream>> {
+            Poll::Pending
+        }
+
+        fn poll_close(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+
+        fn poll(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<StreamMuxerEvent>> {
+            Poll::Pending
+        }
+    }
+
     const KAD: &[u8] = b"\x13/multistream/1.0.0\n\x0e/karman/kad/1\n\0";
 
     #[test]
@@ -398,6 +422,29 @@ mod tests {
         meter.link(&node).sends(3);
         meter.link(&node).sends(4);
         assert_eq!((meter.sent_to(&node), meter.sent_to(&PeerId::random())), (7, 0));
+    }
+
+    #[test]
+    fn a_node_has_streams_as_long_as_one_is_open_that_is_no_ping() {
+        let (meter, node) = (Arc::new(Meter::default()), PeerId::random());
+        let ends = futures::io::Cursor::new(Vec::new());
+        let muxer = StreamMuxerBox::new(Silent);
+        let connection = Metered::new(muxer, meter.clone(), node, None);
+        let open = |head: &[u8]| {
+            let mut stream = connection.stream(SubstreamBox::new(ends.clone()), true);
+            stream.count(true, head);
+            stream
+        };
+        assert!(!meter.has_streams(&node));
+        let ping = open(b"\x13/multistream/1.0.0\n\x11/ipfs/ping/1.0.0\n");
+        assert!(!meter.has_streams(&node));
+        let kad = open(KAD);
+        let unnamed = open(b"");
+        drop(ping);
+        drop(kad);
+        assert!(meter.has_streams(&node));
+        drop(unnamed);
+        assert!(!meter.has_streams(&node));
     }
 
     proptest! {

@@ -178,7 +178,7 @@ impl Node {
         let others = match named {
             [] => {
                 let mut tiers = vec![self.tier()];
-                let mut others = nearest_first(mesh, mesh.nodes().await);
+                let mut others = nearest_first(mesh, mesh.some_nodes().await);
                 others.retain(|node| {
                     !tiers.contains(&node.offer.tier) && {
                         tiers.push(node.offer.tier);

@@ -348,7 +348,7 @@ impl Node {
         let heirs = match self.mesh() {
             Some(mesh) => {
                 mesh.withdraw().await;
-                let mut nodes = mesh.nodes().await;
+                let mut nodes = mesh.some_nodes().await;
                 // One that is gone keeps a task in doubt until it is back.
                 nodes.retain(|node| mesh.is_connected(&node.id));
                 let nodes = nearest_first(mesh, nodes);
