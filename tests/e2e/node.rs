@@ -1,6 +1,7 @@
 //! A node as its operator and its callers have it.
 
-use crate::support::{Home, guest};
+use crate::support::{Home, PATIENCE, guest};
+use std::os::unix::net::UnixDatagram;
 
 #[test]
 fn tasks_answer_over_http_with_types_metadata_and_errors() {
@@ -202,6 +203,33 @@ fn a_node_goes_on_when_nobody_reads_what_it_says() {
     for _ in 0..300 {
         let answer = server.post("/tasks/hostile", &[("karman-meta-do", "echo")], b"hello");
         assert_eq!(answer.status, 200, "{answer:?}");
+    }
+}
+
+#[test]
+fn a_supervisor_is_told_how_a_node_is() {
+    for service in [vec!["node", "up"], vec!["gateway"]] {
+        let home = Home::new();
+        let socket = home.path().join("supervisor");
+        let supervisor = UnixDatagram::bind(&socket).unwrap();
+        supervisor.set_read_timeout(Some(PATIENCE)).unwrap();
+        let hears = || {
+            let mut told = [0; 256];
+            let length = supervisor.recv(&mut told).unwrap();
+            String::from_utf8_lossy(&told[..length]).trim().to_owned()
+        };
+        let mut command = home.command(service.into_iter().chain(["--listen", "127.0.0.1:0"]));
+        command
+            .env("NOTIFY_SOCKET", &socket)
+            .env("WATCHDOG_USEC", "200000");
+        let server = home.started(command);
+        assert_eq!(
+            [hears(), hears(), hears()],
+            ["READY=1", "WATCHDOG=1", "WATCHDOG=1"]
+        );
+        server.signal_terminate();
+        let last = std::iter::repeat_with(hears).find(|told| told != "WATCHDOG=1");
+        assert_eq!(last.unwrap(), "STOPPING=1");
     }
 }
 

@@ -20,6 +20,7 @@ mod parent;
 mod places;
 mod slo;
 mod source;
+mod supervisor;
 mod telemetry;
 mod watch;
 

@@ -72,6 +72,13 @@ impl Node {
         let plugins = Plugins::new();
         let calls = Arc::new(Calls::new(Arc::downgrade(&plugins)));
         let runtime = Runtime::new(config, options, Some(calls.clone()))?;
+        let home = runtime.home().clone();
+        // Before anybody reads or writes there.
+        blocking(move || {
+            home.store()?.compact();
+            Ok(())
+        })
+        .await?;
         let models = runtime.models().clone();
         // A node that nobody attends to starts whatever its GPU cannot run.
         if let Err(error) = blocking(move || models.look_for_unfit()).await {

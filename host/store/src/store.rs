@@ -47,8 +47,7 @@ impl Store {
     }
 
     /// Opens the store in this folder, which is made when it is not there; only this user can enter it. After a crash
-    /// the database repairs itself, which takes time in proportion to its size, and unfinished files are swept away. A database of 64 MiB
-    /// or more that holds less than a third of that gives the rest back to the disk.
+    /// the database repairs itself, which takes time in proportion to its size, and unfinished files are swept away.
     ///
     /// # Errors
     /// [`OpenError::Locked`] while another process (or another `Store`) has it, [`OpenError::Corrupt`] when the
@@ -74,7 +73,6 @@ impl Store {
                 known: FORMAT,
             });
         }
-        tables.compact();
         let keys = NodeKeys::open(&dir)?;
         let store = Self(Arc::new(Inner {
             tables,
@@ -92,6 +90,13 @@ impl Store {
         partial::collect(&store)?;
         ballast.hold();
         Ok(store)
+    }
+
+    /// Gives back to the disk what the database does not need, where it has 64 MiB or more and holds less than a third of that. Takes
+    /// as long as reading all of it, and others wait meanwhile: it is for the start of a node, before anybody uses it. Where it fails,
+    /// that is logged, and nothing is lost.
+    pub fn compact(&self) {
+        self.0.tables.compact();
     }
 
     /// Tells other processes that want the folder what this one is: the command that people know it by.

@@ -2,6 +2,7 @@ use crate::app::App;
 use crate::commands::node::Up;
 use crate::commands::serve;
 use crate::logging;
+use crate::supervisor;
 use clap::Args;
 use karman_gateway::{GatewayConfig, Right, TlsConfig};
 use karman_types::TaskError;
@@ -34,8 +35,9 @@ impl Gateway {
             let node = self.up.start(app, config, ring).await?;
             let shut_down = serve::stop_by_signal()?;
             let status = node.status();
-            let gateway = karman_gateway::Gateway::new(node, keys.node().public(), gateway);
+            let gateway = karman_gateway::Gateway::new(node.clone(), keys.node().public(), gateway);
             let up = |url: &str| {
+                supervisor::watched(&node, &shut_down);
                 let id = status.node.get(..8).unwrap_or(&status.node);
                 app.output
                     .note(format!("gateway {id} ({}) on {url}", status.tier));

@@ -14,6 +14,7 @@ use crate::load::note_unasked;
 use crate::logging;
 use crate::parent;
 use crate::source::Source;
+use crate::supervisor;
 use bytes::Bytes;
 use clap::{Args, Subcommand};
 use http::Method;
@@ -186,6 +187,7 @@ impl Up {
             let node = self.start(app, self.config(app)?, ring).await?;
             let shut_down = serve::stop_by_signal()?;
             let up = |address: SocketAddr| {
+                supervisor::watched(&node, &shut_down);
                 let status = node.status();
                 let (id, count) = (status.node.get(..8).unwrap_or(&status.node), status.plugins.len());
                 let plugins = if count == 1 {

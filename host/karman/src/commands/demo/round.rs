@@ -158,25 +158,24 @@ impl<'a> Round<'a> {
     fn train(&self) -> Result<(String, Told, Vec<NodeId>), TaskError> {
         let run = karman_fed::Run::from_toml(DESCRIPTION)
             .map_err(|error| TaskError::internal(format!("water.toml: {error}")))?;
-        let mut status: FedStatus = order_at(&self.dish, Who::Dish, "/fed", body(&run)?)?;
-        let mut told = Told::default();
-        loop {
+        let begun: FedStatus = order_at(&self.dish, Who::Dish, "/fed", body(&run)?)?;
+        let (mut told, mut seen) = (Told::default(), 0);
+        let members = loop {
+            let path = format!("/fed/{}?after={seen}&wait_ms=2000", begun.name);
+            let status: FedStatus = self.dish.get(&path)?;
             for event in &status.log {
                 told.hear(event)?;
             }
-            let seen = status.events;
-            if !status.running && seen >= status.events {
-                break;
+            if !status.running {
+                break status.members;
             }
+            seen = status.events;
             if self.beside.is_over() {
                 return Err(TaskError::unavailable("the round was not done in time"));
             }
-            status = self
-                .dish
-                .get(&format!("/fed/{}?after={seen}&wait_ms=2000", run.name))?;
-        }
+        };
         match told.closed {
-            true => Ok((run.name, told, status.members)),
+            true => Ok((run.name, told, members)),
             false => Err(TaskError::failed("the round has made no version")),
         }
     }

@@ -89,10 +89,9 @@ impl Run {
                 waits.iter().for_each(|waits| app.output.note(waits));
                 noted = waits;
             }
-            let ended = !status.running && seen >= status.events;
             // The answer that tells of the end may come after the one with the last event.
             last = latest(status.log, last);
-            if ended {
+            if !status.running {
                 return outcome(&status.name, last.as_ref());
             }
         }

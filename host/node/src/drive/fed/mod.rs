@@ -85,6 +85,7 @@ use conductor::Conductor;
 use handle::Handle;
 use karman_engine::Plugin;
 use karman_fed::{Checkpoint, Event, Run};
+use karman_store::Store;
 use karman_types::TaskError;
 use known::Before;
 use members::Members;
@@ -92,7 +93,7 @@ use memory::Memory;
 use news::AtRest;
 use onnx::{First, first_of};
 use parking_lot::Mutex;
-use record::{Record, ended_already, still_driven};
+use record::{Record, ended_already, status_of, still_driven};
 use simulated::same;
 use spread::Seats;
 use std::collections::BTreeMap;
@@ -233,7 +234,9 @@ impl Node {
     pub fn fed_runs(&self) -> Result<Vec<FedStatus>, TaskError> {
         let store = self.runtime().home().store()?;
         let names = Record::names(&store)?;
-        names.iter().map(|name| self.fed_run(name, usize::MAX)).collect()
+        // One that is removed meanwhile is left out.
+        let run = |name: &String| self.run_of(&store, name, usize::MAX).transpose();
+        names.iter().filter_map(run).collect()
     }
 
     /// One of them, with its events after so many.
@@ -241,10 +244,15 @@ impl Node {
     /// # Errors
     /// `invalid` when there is none of this name; what the disk refuses.
     pub fn fed_run(&self, name: &str, after: usize) -> Result<FedStatus, TaskError> {
+        let run = self.run_of(&self.runtime().home().store()?, name, after)?;
+        run.ok_or_else(|| unknown_run(name))
+    }
+
+    fn run_of(&self, store: &Store, name: &str, after: usize) -> Result<Option<FedStatus>, TaskError> {
         if let Some(handle) = self.federated().runs.lock().get(name) {
-            return Ok(handle.status(after));
+            return Ok(Some(handle.status(after)));
         }
-        stored_run(&self.runtime().home().store()?, name, after)
+        status_of(store, name, after)
     }
 
     /// [`Node::fed_run`], as soon as there are such events, the run is over, or so much time has passed.

@@ -1,7 +1,7 @@
 //! What has happened in federated runs since somebody looked last: who looks every few seconds is told what is new, and of what stayed
 //! as it was nothing is copied or read again.
 
-use super::record::{FedStatus, Record, stored_run};
+use super::record::{FedStatus, Record, status_of};
 use crate::node::Node;
 use crate::services::blocking;
 use karman_store::Store;
@@ -75,7 +75,7 @@ impl Node {
             names.sort_by_key(|name| !driven.contains(name));
             names.truncate(most);
             let news = |name: &String| node.news_of(&store, name, seen.get(name).copied());
-            names.iter().map(news).collect()
+            names.iter().filter_map(|name| news(name).transpose()).collect()
         })
         .await
     }
@@ -86,20 +86,29 @@ impl Node {
         driven.map(|(name, _)| name.clone()).collect()
     }
 
-    fn news_of(&self, store: &Store, name: &str, seen: Option<FedSeen>) -> Result<FedNews, TaskError> {
+    /// Nothing where it was removed meanwhile.
+    fn news_of(
+        &self,
+        store: &Store,
+        name: &str,
+        seen: Option<FedSeen>,
+    ) -> Result<Option<FedNews>, TaskError> {
         let federated = self.federated();
         let driven = federated.runs.lock().get(name).cloned();
         if let Some(handle) = driven {
-            return Ok(handle.news(seen));
+            return Ok(Some(handle.news(seen)));
         }
         if let Some((life, run)) = federated.at_rest.lock().get(name) {
-            return Ok(FedNews::of(run, *life, seen));
+            return Ok(Some(FedNews::of(run, *life, seen)));
         }
         // Its record holds a whole model, which takes a while to read.
-        let (life, run) = (Life::begins(), stored_run(store, name, 0)?);
+        let Some(run) = status_of(store, name, 0)? else {
+            return Ok(None);
+        };
+        let life = Life::begins();
         let news = FedNews::of(&run, life, seen);
         federated.at_rest.lock().insert(name.to_owned(), (life, run));
-        Ok(news)
+        Ok(Some(news))
     }
 }
 

@@ -237,7 +237,7 @@ fn key(name: &str) -> String {
 }
 
 /// The most characters that are kept of what a client, or its plugin, says.
-const MOST_SAID: usize = 2000;
+const MOST_SAID: usize = 500;
 
 impl FedEvent {
     /// The same as people read it, and as it goes to the disk with every version: what others say in it is no longer than that, and in
@@ -303,10 +303,13 @@ pub(super) fn words(loss: &Loss) -> Option<String> {
 /// What the disk refuses.
 pub fn stored_runs(store: &Store) -> Result<Vec<FedStatus>, TaskError> {
     let names = Record::names(store)?;
-    names
-        .iter()
-        .map(|name| stored_run(store, name, usize::MAX))
-        .collect()
+    let run = |name: &String| status_of(store, name, usize::MAX);
+    names.iter().filter_map(|name| run(name).transpose()).collect()
+}
+
+/// One of them, if it is there, with its events after so many.
+pub(super) fn status_of(store: &Store, name: &str, after: usize) -> Result<Option<FedStatus>, TaskError> {
+    Ok(Record::read(store, name)?.map(|record| record.status(after)))
 }
 
 /// One of them, with its events after so many.
@@ -314,7 +317,7 @@ pub fn stored_runs(store: &Store) -> Result<Vec<FedStatus>, TaskError> {
 /// # Errors
 /// `invalid` when there is none of this name; what the disk refuses.
 pub fn stored_run(store: &Store, name: &str, after: usize) -> Result<FedStatus, TaskError> {
-    Ok(found(store, name)?.status(after))
+    status_of(store, name, after)?.ok_or_else(|| unknown_run(name))
 }
 
 /// The model that it has made so far.
@@ -322,11 +325,8 @@ pub fn stored_run(store: &Store, name: &str, after: usize) -> Result<FedStatus, 
 /// # Errors
 /// `invalid` when there is none of this name, `unavailable` when it has not begun; what the disk refuses.
 pub fn stored_model(store: &Store, name: &str) -> Result<FedModel, TaskError> {
-    found(store, name)?.model()
-}
-
-fn found(store: &Store, name: &str) -> Result<Record, TaskError> {
-    Record::read(store, name)?.ok_or_else(|| unknown_run(name))
+    let record = Record::read(store, name)?.ok_or_else(|| unknown_run(name))?;
+    record.model()
 }
 
 /// Removes a run that nobody drives.

@@ -134,6 +134,10 @@ pub(super) async fn of_here(node: &Node, model: Digest, times: Times) -> Result<
         let (profile, power) = watched(|| Profile::measure(&graph, backend, &load, &options));
         let profile = profile.map_err(infer_error)?;
         let keep = || -> Result<(), TaskError> {
+            // It may have been removed while it was timed.
+            if stages.names_of(model)?.is_empty() {
+                return Ok(());
+            }
             store.profiles().put(&name, &profile).map_err(store_error)?;
             remember(&store, &runs_on, &name)?;
             power.as_ref().map_or(Ok(()), |power| {

@@ -28,7 +28,7 @@ const CONTENT_TYPE: &str = "application/cbor";
 pub(in crate::drive::split) struct Crew {
     pub(super) node: Weak<Inner>,
     pub(super) model: karman_store::Model,
-    pub(super) integer: Integer,
+    pub(super) integer: Arc<Integer>,
     /// What comes after the layers in whole numbers.
     pub(super) rest: Loaded,
     pub(super) shares: SharePlan,

@@ -6,12 +6,14 @@ use crate::drive::links::bytes_per_second;
 use crate::drive::split::plan::model_of;
 use crate::node::Node;
 use crate::services::{Loaded, blocking};
+use bytes::Bytes;
 use karman_infer::integer::Integer;
 use karman_sched::partition::inside_layer::{Board, Link, PlanError, ShareCost, cost_of_share, share};
 use karman_tensor::quantised::{Layer, Network, Operator, Part};
 use karman_tensor::split::ShareTask;
 use karman_types::{ByteSize, NodeId, Offer, TaskError, format_bytes};
 use parking_lot::Mutex;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// The most nodes of one model.
@@ -43,11 +45,11 @@ pub(super) async fn plan(node: &Node, name: &str, order: &InsideOrder) -> Result
         node.runtime().models().clone(),
         model.digest,
     );
-    let read = move || -> Result<(Integer, Loaded), TaskError> {
+    let read = move || -> Result<(Arc<Integer>, Loaded), TaskError> {
         let graph = stages.graph(digest)?;
         let integer = Integer::read(&graph).map_err(integer_error)?;
         let rest = models.load(&integer.rest().model)?;
-        Ok((integer, rest))
+        Ok((Arc::new(integer), rest))
     };
     let (integer, rest) = blocking(read).await?;
     let mut members = Vec::with_capacity(offers.len());
@@ -68,7 +70,7 @@ pub(super) async fn plan(node: &Node, name: &str, order: &InsideOrder) -> Result
             turn: node.split().turns.of(offer.node),
             lost: Mutex::default(),
         };
-        let speed = measure(node, &member, integer.network()).await?;
+        let speed = measure(node, &member, integer.clone()).await?;
         member.operations_per_second = speed.operations_per_second;
         member.linear_memory = speed.linear_memory;
         boards.push(Board {
@@ -164,16 +166,9 @@ async fn memory(node: &Node, order: &InsideOrder, offers: &[Offer]) -> Result<Ve
 }
 
 /// Times a piece of the model on a node, and the link to it.
-async fn measure(node: &Node, member: &Member, network: &Network) -> Result<Speed, TaskError> {
-    let (layer, part, cost) = probe(network.layers(), member)?;
-    let shape = &network.layers()[layer];
-    let input = vec![0; shape.needs(&part).cells() * shape.input().width];
-    let other = match shape.operator() {
-        Operator::Add { .. } => input.clone(),
-        _ => Vec::new(),
-    };
-    let task = ShareTask::new(network, layer, &part, input, other);
-    let body = message(&task.map_err(|error| TaskError::internal(error.to_string()))?)?;
+async fn measure(node: &Node, member: &Member, integer: Arc<Integer>) -> Result<Speed, TaskError> {
+    let (id, memory) = (member.id, member.memory);
+    let Probe { layer, cost, body } = blocking(move || probe(integer.network(), id, memory)).await?;
     let (mut took, mut around, mut linear_memory) = (f64::INFINITY, f64::INFINITY, 0);
     for time in 0..=TIMES {
         let started = Instant::now();
@@ -198,11 +193,33 @@ async fn measure(node: &Node, member: &Member, network: &Network) -> Result<Spee
     })
 }
 
+/// A piece that a node is timed with.
+struct Probe {
+    layer: usize,
+    cost: ShareCost,
+    /// What it is sent.
+    body: Bytes,
+}
+
+/// The one of these bytes of memory for a node.
+fn probe(network: &Network, node: NodeId, memory: u64) -> Result<Probe, TaskError> {
+    let (layer, part, cost) = piece(network.layers(), node, memory)?;
+    let shape = &network.layers()[layer];
+    let input = vec![0; shape.needs(&part).cells() * shape.input().width];
+    let other = match shape.operator() {
+        Operator::Add { .. } => input.clone(),
+        _ => Vec::new(),
+    };
+    let task = ShareTask::new(network, layer, &part, input, other);
+    let body = message(&task.map_err(|error| TaskError::internal(error.to_string()))?)?;
+    Ok(Probe { layer, cost, body })
+}
+
 /// The largest piece within a node's memory that is not too long to time it with.
-fn probe(layers: &[Layer], member: &Member) -> Result<(usize, Part, ShareCost), TaskError> {
+fn piece(layers: &[Layer], node: NodeId, memory: u64) -> Result<(usize, Part, ShareCost), TaskError> {
     let board = Board {
-        free_memory: member.memory,
-        free_flash: member.memory,
+        free_memory: memory,
+        free_flash: memory,
         operations_per_second: 1e12,
     };
     let mut probes = Vec::with_capacity(layers.len());
@@ -212,13 +229,12 @@ fn probe(layers: &[Layer], member: &Member) -> Result<(usize, Part, ShareCost), 
         let Ok(plan) = share(alone, &[board], Link::ETHERNET_100) else {
             continue;
         };
-        let piece = plan
-            .layers
-            .into_iter()
-            .flat_map(|layer| layer.pieces)
-            .flatten()
-            .next();
-        probes.extend(piece.map(|part| (index, cost_of_share(layer, &part), part)));
+        let mut pieces = plan.layers.into_iter().flat_map(|layer| layer.pieces).flatten();
+        probes.extend(
+            pieces
+                .next()
+                .map(|part| (index, cost_of_share(layer, &part), part)),
+        );
     }
     let operations = |(_, cost, _): &(usize, ShareCost, Part)| cost.operations;
     let short = probes
@@ -229,8 +245,8 @@ fn probe(layers: &[Layer], member: &Member) -> Result<(usize, Part, ShareCost), 
     let (index, cost, part) = chosen.ok_or_else(|| {
         TaskError::limit(format!(
             "node {} may take {} for a piece, and no layer has one so small",
-            member.id.short(),
-            format_bytes(member.memory)
+            node.short(),
+            format_bytes(memory)
         ))
         .with_field("memory")
     })?;
