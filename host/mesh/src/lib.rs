@@ -96,7 +96,7 @@ pub use body::Body;
 pub use bundles::{BundleError, BundleHead, Envelope, Parcel, open_bundle, write_bundle};
 pub use call::BEGINNING;
 pub use company::Search;
-pub use data::SILENCE;
+pub use data::{SILENCE, SOCKET_BUFFER};
 pub use discovery::Provider;
 pub use gate::{GateError, PROTOCOL, peer_of, read_greeting};
 pub use invitations::{InvitationState, InvitationStatus, Invitations, WithdrawError};

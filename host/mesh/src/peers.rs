@@ -187,6 +187,14 @@ impl Peers {
         self.peers.lock().values().cloned().collect()
     }
 
+    /// What those that there is a connection with have said last that they offer, where it is wanted.
+    pub(crate) fn offers(&self, wanted: impl Fn(&Offer) -> bool) -> Vec<(PeerId, Known)> {
+        let peers = self.peers.lock();
+        let there = peers.values().filter(|peer| peer.path.is_some());
+        let said = there.filter_map(|peer| Some((peer.id, peer.known()?)));
+        said.filter(|(_, (offer, _))| wanted(offer)).collect()
+    }
+
     /// Those that there is a connection with.
     pub(crate) fn there(&self) -> Vec<PeerId> {
         let peers = self.peers.lock();

@@ -134,7 +134,7 @@ impl Plugins {
             rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
         };
         // No plugin has a name with a slash in it.
-        let by_capability = || slots.values().find(does).filter(|_| name.contains('/'));
+        let by_capability = || name.contains('/').then(|| slots.values().find(does))?;
         slots.get(name).or_else(by_capability).cloned().ok_or_else(|| {
             TaskError::unavailable(format!("this node has no task `{name}`"))
                 .with_field("task")

@@ -62,7 +62,7 @@ impl Decision {
     pub(super) fn of_task(task: &str, ran: &Ran, here: &Node) -> Self {
         let (node, tier) = ran
             .node
-            .unwrap_or_else(|| (here.runtime().id(), here.offer().tier));
+            .unwrap_or_else(|| (here.runtime().id(), here.runtime().tier()));
         let why = match (&ran.why, ran.node) {
             (Some(why), _) => why.clone().into(),
             (None, None) => "this node has the task".into(),

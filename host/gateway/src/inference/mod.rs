@@ -9,10 +9,12 @@
 //! | `rest`, `named`, `binary` | JSON, and tensors as bytes behind it |
 //! | `grpc`, `rpc`, `messages`, `parameters` | the same over gRPC |
 //! | `weight`, `scale` | what a request takes once it is read |
+//! | `apart` | what is long is read and written beside the threads of the connections |
 //! | `objectives` | how accurate, how fast, how cheap the answer has to be |
 //! | `decision` | who ran what and why, as headers |
 //! | `listed` | all that there is |
 
+mod apart;
 mod binary;
 mod decision;
 mod grpc;
@@ -76,6 +78,16 @@ pub(crate) enum Value {
     Tensor(Tensor),
     /// The one element of a `BYTES` tensor, for a task.
     Bytes(Bytes),
+}
+
+impl Value {
+    /// How many bytes it has.
+    fn bytes(&self) -> usize {
+        match self {
+            Self::Tensor(tensor) => tensor.bytes().len(),
+            Self::Bytes(bytes) => bytes.len(),
+        }
+    }
 }
 
 /// A request, however it came.

@@ -1,10 +1,12 @@
 //! The protocol over REST.
 
+use super::apart::apart;
 use super::{
-    Described, EXTENSIONS, Here, Inference, MOST_TENSORS, Named, Objectives, Question, Reply, SERVER, binary,
-    weight,
+    Described, EXTENSIONS, Here, Inference, MOST_TENSORS, Named, Objectives, Question, Reply, SERVER, Value,
+    binary, weight,
 };
 use crate::access::Caller;
+use crate::admission::Admission;
 use crate::refusal::{Refusal, Speaks};
 use axum::body::Body;
 use axum::extract::{DefaultBodyLimit, State};
@@ -19,6 +21,7 @@ use karman_node::{InPath, TensorDescription};
 use karman_types::TaskError;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
+use tokio::sync::OwnedSemaphorePermit;
 use utoipa::ToSchema;
 
 /// Bytes: an answer that outgrows its memory is copied, so that of most is made large enough at once.
@@ -324,29 +327,58 @@ pub(crate) async fn run(
         .get(HEADER_LENGTH)
         .map(|value| value.to_str().unwrap_or_default());
     let (json, behind) = part(body, length)?;
-    let _room = inference
-        .admission
-        .room_to_read(weight::of_json(&json), json.len())?;
-    let request: InferRequest = serde_json::from_slice(&json).map_err(unread)?;
-    request.check()?;
-    if request.inputs.len() > MOST_TENSORS {
-        return Err(TaskError::limit(format!("a request has at most {MOST_TENSORS} inputs")).into());
-    }
+    let (length, admission) = (json.len(), inference.admission.clone());
+    let reading = apart(length, move || read(&admission, &json, behind));
+    let Unpacked {
+        request,
+        inputs,
+        room: _room,
+    } = reading.await?;
     let question = Question {
-        inputs: binary::read(request.inputs, behind)?,
+        inputs,
         wanted: request.outputs.iter().map(|wanted| wanted.name.clone()).collect(),
         objectives: Objectives::of(headers)?.within_too(request.parameters.timeout),
         model,
         version: version.clone(),
     };
     let reply = inference.infer(caller, question).await?;
-    let as_bytes = |name: &str| {
+    let as_bytes = move |name: &str| {
         let wanted = request.outputs.iter().find(|wanted| wanted.name == name);
         wanted
             .and_then(|wanted| wanted.parameters.binary_data)
             .unwrap_or(request.parameters.binary_data_output)
     };
-    written(&inference.here, reply, request.id, version, as_bytes)
+    let as_text = reply.outputs.iter().filter(|(name, _)| !as_bytes(name));
+    let length = as_text.map(|(_, value)| value.bytes()).sum();
+    let here = inference.here.clone();
+    apart(length, move || {
+        written(&here, reply, request.id, version, as_bytes)
+    })
+    .await
+}
+
+/// A request that was read.
+struct Unpacked {
+    /// Without its inputs.
+    request: InferRequest,
+    inputs: Vec<(String, Value)>,
+    /// The room that they take.
+    room: OwnedSemaphorePermit,
+}
+
+fn read(admission: &Arc<Admission>, json: &[u8], behind: Bytes) -> Result<Unpacked, Refusal> {
+    let room = admission.room_to_read(weight::of_json(json), json.len())?;
+    let mut request: InferRequest = serde_json::from_slice(json).map_err(unread)?;
+    request.check()?;
+    if request.inputs.len() > MOST_TENSORS {
+        return Err(TaskError::limit(format!("a request has at most {MOST_TENSORS} inputs")).into());
+    }
+    let inputs = binary::read(std::mem::take(&mut request.inputs), behind)?;
+    Ok(Unpacked {
+        request,
+        inputs,
+        room,
+    })
 }
 
 /// The response: JSON, and behind it the outputs that are wanted as bytes.

@@ -2,6 +2,7 @@
 //! For gRPC, `scale` knows.
 
 use karman_node::inference::Scalar;
+use memchr::{memchr, memchr_iter, memchr2};
 
 /// An element that was read.
 pub(super) const ELEMENT: u64 = size_of::<Scalar>() as u64;
@@ -15,17 +16,27 @@ pub(super) fn of_json(json: &[u8]) -> u64 {
     if json.len() < SHORT {
         return 0;
     }
-    let (mut commas, mut in_text, mut is_escaped) = (0u64, false, false);
-    for byte in json {
-        match byte {
-            _ if is_escaped => is_escaped = false,
-            b'\\' if in_text => is_escaped = true,
-            b'"' => in_text = !in_text,
-            b',' if !in_text => commas += 1,
-            _ => {}
+    let (mut commas, mut rest) = (0, json);
+    loop {
+        let text = memchr(b'"', rest).unwrap_or(rest.len());
+        commas += memchr_iter(b',', &rest[..text]).count() as u64;
+        match rest.get(text + 1..).and_then(behind_text) {
+            Some(behind) => rest = behind,
+            None => return commas * GROWN,
         }
     }
-    commas * GROWN
+}
+
+/// What comes after the end of a text; nothing where it does not end.
+fn behind_text(mut text: &[u8]) -> Option<&[u8]> {
+    loop {
+        let at = memchr2(b'"', b'\\', text)?;
+        let is_escape = text[at] == b'\\';
+        text = text.get(at + 1 + usize::from(is_escape)..)?;
+        if !is_escape {
+            return Some(text);
+        }
+    }
 }
 
 #[cfg(test)]

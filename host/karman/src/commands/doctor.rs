@@ -6,6 +6,7 @@ use crate::output::table;
 use clap::Args;
 use karman_engine::{Engine, EngineOptions, Machine};
 use karman_infer::Backends;
+use karman_mesh::SOCKET_BUFFER;
 use karman_node::{Diagnosis, HeldModel, ModelDevice, NodeConfig, NodeStatus, check_gpu, no_gpu_for};
 use karman_types::{ErrorKind, Language, TaskError, format_bytes};
 use rustix::fs::{Access, access, statvfs};
@@ -69,6 +70,7 @@ impl Doctor {
         let engine = engine();
         let runs = engine.works;
         let mut findings = vec![engine, processor(), memory()];
+        findings.extend(packets());
         let (config, configured) = config(app);
         let reads = configured.works;
         findings.push(configured);
@@ -161,6 +163,24 @@ fn memory() -> Finding {
             machine.address_bits
         ),
     )
+}
+
+/// How many bytes of packets the system lets wait for a socket, where it says so and they are few.
+fn packets() -> Option<Finding> {
+    let most = std::fs::read_to_string("/proc/sys/net/core/rmem_max").ok()?;
+    let most: usize = most.trim().parse().ok()?;
+    let little = || Finding {
+        what: "packets".into(),
+        works: false,
+        found: format!(
+            "{} of them may wait for a socket: of large tensors from other nodes some are lost, and sent again",
+            format_bytes(most as u64)
+        ),
+        hint: Some(format!(
+            "sysctl -w net.core.rmem_max={SOCKET_BUFFER} net.core.wmem_max={SOCKET_BUFFER}"
+        )),
+    };
+    (most < SOCKET_BUFFER).then(little)
 }
 
 fn processor() -> Finding {

@@ -10,8 +10,8 @@ mod tls;
 mod uses;
 
 pub(crate) use outgoing::Outgoing;
-pub use plane::SILENCE;
 pub(crate) use plane::{OnLine, Plane};
+pub use plane::{SILENCE, SOCKET_BUFFER};
 pub(crate) use silence::{Passed, Silence, pause};
 
 #[cfg(test)]

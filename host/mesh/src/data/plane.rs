@@ -13,6 +13,7 @@ use quinn::{
     ClientConfig, Connection, Endpoint, Incoming, RecvStream, SendStream, ServerConfig, TransportConfig,
     VarInt,
 };
+use socket2::SockRef;
 use std::collections::HashMap;
 use std::future::pending;
 use std::net::{SocketAddr, UdpSocket};
@@ -39,6 +40,8 @@ pub const SILENCE: Duration = Duration::from_secs(12);
 /// Bytes that may be under way on one stream and on one connection: 1 Gbit/s at a round trip of 60 and 120 ms.
 const STREAM_WINDOW: u32 = 8 << 20;
 const CONNECTION_WINDOW: u32 = 16 << 20;
+/// Bytes of packets that may wait in the socket for calls, as far as the system allows so many.
+pub const SOCKET_BUFFER: usize = 4 << 20;
 
 const NOT_ADMITTED: VarInt = VarInt::from_u32(1);
 const REPLACED: VarInt = VarInt::from_u32(2);
@@ -94,6 +97,7 @@ impl Plane {
         let socket = UdpSocket::bind(at)
             .or_else(|_| UdpSocket::bind((at.ip(), 0)))
             .map_err(broken)?;
+        have_room(&socket);
         let endpoint = Endpoint::new(
             quinn::EndpointConfig::default(),
             Some(server),
@@ -347,6 +351,20 @@ impl Link {
     fn close(&mut self, code: VarInt, why: &[u8]) {
         for connection in [self.ours.take(), self.theirs.take()].into_iter().flatten() {
             connection.close(code, why);
+        }
+    }
+}
+
+/// What comes while the thread that reads is elsewhere waits here. What does not fit is lost, and the other end takes that for a link that
+/// is full; what a system gives by itself is used up by a tensor. It gives as much of this as it allows (`net.core.rmem_max`).
+fn have_room(socket: &UdpSocket) {
+    let socket = SockRef::from(socket);
+    for given in [
+        socket.set_recv_buffer_size(SOCKET_BUFFER),
+        socket.set_send_buffer_size(SOCKET_BUFFER),
+    ] {
+        if let Err(error) = given {
+            tracing::debug!(%error, "the socket for calls keeps the buffers that it has");
         }
     }
 }

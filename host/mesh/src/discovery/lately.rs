@@ -5,6 +5,7 @@ use crate::mesh::Mesh;
 use crate::under_way::UnderWay;
 use futures::FutureExt;
 use futures::future::BoxFuture;
+use karman_types::Offer;
 use libp2p::PeerId;
 use parking_lot::Mutex;
 use std::collections::HashMap;
@@ -74,7 +75,7 @@ impl Mesh {
             }
             None => search().await,
         };
-        let nodes = found.into_iter().chain(self.connected_offers());
+        let nodes = found.into_iter().chain(self.connected_offers(|_| true));
         let by_id: HashMap<PeerId, Provider> = nodes.map(|node| (node.id, node)).collect();
         by_id.into_values().collect()
     }
@@ -90,22 +91,17 @@ impl Mesh {
         .boxed()
     }
 
-    /// Those that are connected, by what they have said last: nobody is asked.
-    pub fn connected_offers(&self) -> Vec<Provider> {
-        let there = self.0.peers.list().into_iter().filter(|peer| peer.path.is_some());
-        let said = there.filter_map(|peer| {
-            let busy = peer.under_way();
-            let (offer, _) = peer.offer?;
-            Some(Provider::of(peer.id, (offer, busy)))
-        });
-        said.collect()
+    /// Those that are connected and offer what is wanted, by what they have said last: nobody is asked.
+    pub fn connected_offers(&self, wanted: impl Fn(&Offer) -> bool) -> Vec<Provider> {
+        let there = self.0.peers.offers(wanted).into_iter();
+        there.map(|(id, known)| Provider::of(id, known)).collect()
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use karman_types::{NodeId, Offer, Tier};
+    use karman_types::{NodeId, Tier};
     use std::sync::Arc;
 
     #[test]

@@ -1,5 +1,5 @@
 //! The thread that writes tasks down. What comes while it waits for the disk is written together next time, so that one fsync
-//! serves many tasks.
+//! serves many tasks; another thread tells meanwhile what has become of what was written before.
 
 use super::tasks::Inner;
 use karman_store::{Store, StoreError};
@@ -14,20 +14,16 @@ const MOST_TOGETHER: usize = 1024;
 /// How long nothing is written until it is looked whether a disk that was full has room again.
 const LOOK: Duration = Duration::from_secs(5);
 
-/// The way to the disk. The thread ends when it is dropped.
+/// The way to the disk. The threads end when it is dropped.
 pub(super) struct Disk(Sender<(Ticket, Write)>);
 
 impl Disk {
-    /// Starts the thread; it tells `tasks` what has become of each write.
+    /// Starts the threads; `tasks` is told what has become of each write.
     pub(super) fn start(store: Store, tasks: Weak<Inner>) -> Self {
         let (send, writes) = channel();
-        let spawned = std::thread::Builder::new()
-            .name("karman-disk".into())
-            .spawn(move || write_down(&store, &writes, &tasks));
-        if let Err(error) = spawned {
-            // Without it no task is ever acknowledged, which is the truth.
-            tracing::error!(%error, "tasks cannot be written down: no thread for it");
-        }
+        let (tell, outcomes) = channel();
+        start("karman-disk", move || write_down(&store, &writes, &tell));
+        start("karman-written", move || tell_all(&outcomes, &tasks));
         Self(send)
     }
 
@@ -37,7 +33,24 @@ impl Disk {
     }
 }
 
-fn write_down(store: &Store, writes: &Receiver<(Ticket, Write)>, tasks: &Weak<Inner>) {
+/// What became of these writes.
+type Outcome = (Vec<Ticket>, Result<(), String>);
+
+fn start(name: &str, run: impl FnOnce() + Send + 'static) {
+    if let Err(error) = std::thread::Builder::new().name(name.into()).spawn(run) {
+        // Without it no task is ever acknowledged, which is the truth.
+        tracing::error!(%error, "tasks cannot be written down: no thread for it");
+    }
+}
+
+fn tell_all(outcomes: &Receiver<Outcome>, tasks: &Weak<Inner>) {
+    for (tickets, outcome) in outcomes {
+        let Some(tasks) = tasks.upgrade() else { return };
+        tasks.saved(tickets, outcome);
+    }
+}
+
+fn write_down(store: &Store, writes: &Receiver<(Ticket, Write)>, tell: &Sender<Outcome>) {
     let mut fails = false;
     loop {
         let first = match writes.recv_timeout(LOOK) {
@@ -59,8 +72,9 @@ fn write_down(store: &Store, writes: &Receiver<(Ticket, Write)>, tasks: &Weak<In
             _ => {}
         }
         fails = outcome.is_err();
-        let Some(tasks) = tasks.upgrade() else { return };
-        tasks.saved(tickets, outcome);
+        if tell.send((tickets, outcome)).is_err() {
+            return;
+        }
     }
 }
 

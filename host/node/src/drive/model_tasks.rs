@@ -8,6 +8,7 @@ use super::dispatch::Ran;
 use crate::inference::{InferRequest, InferTensor, chosen, datatype, each_once};
 use crate::runtime::Runtime;
 use karman_engine::capability::nn::Tensors;
+use karman_store::Model;
 use karman_tensor::ElementType;
 use karman_types::{OfferedTask, TaskError, TaskRequest, TaskResponse};
 use semver::Version;
@@ -28,7 +29,7 @@ pub(super) fn offered(runtime: &Runtime) -> Vec<(OfferedTask, String)> {
     let models = runtime.models().list().ok();
     let mut offered = Vec::new();
     for model in models.iter().flat_map(|models| models.iter()) {
-        let capability = model.info.get(CAPABILITY).and_then(Value::as_str);
+        let capability = capability(model);
         for run in std::iter::once(model.name.clone()).chain(model.exit_names()) {
             let by_capability = capability.map(|capability| format!("{capability}/{run}"));
             for name in std::iter::once(format!("{MODEL}{run}")).chain(by_capability) {
@@ -54,11 +55,22 @@ pub(super) fn find(runtime: &Runtime, task: &str) -> Option<String> {
     if let Some(model) = by_name.filter(|model| holds(runtime, model)) {
         return Some(model.to_owned());
     }
-    let offered = offered(runtime);
-    let exact = offered.iter().find(|(known, _)| known.name == task);
-    let below = |name: &str| name.strip_prefix(task).is_some_and(|rest| rest.starts_with('/'));
-    let found = exact.or_else(|| offered.iter().find(|(known, _)| below(&known.name)));
-    found.map(|(_, model)| model.clone())
+    let models = runtime.models().list().ok()?;
+    let exact = models.iter().find_map(|model| {
+        let run = task.strip_prefix(capability(model)?)?.strip_prefix('/')?;
+        let is_it = run == model.name || model.exit_names().any(|exit| exit == run);
+        is_it.then(|| run.to_owned())
+    });
+    let is_below = |model: &&Model| {
+        let rest = capability(model).and_then(|capability| capability.strip_prefix(task));
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+    };
+    exact.or_else(|| models.iter().find(is_below).map(|model| model.name.clone()))
+}
+
+/// What it does, where that is known.
+fn capability(model: &Model) -> Option<&str> {
+    model.info.get(CAPABILITY).and_then(Value::as_str)
 }
 
 /// Whether this node has a model of this name, or one with this exit.

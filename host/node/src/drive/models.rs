@@ -11,7 +11,7 @@ use karman_engine::capability::nn::Tensors;
 use karman_infer::{Dim, TensorInfo};
 use karman_mesh::{Ask, CallHead, Mesh, PeerId, Provider, RemoteReport, pack_tensors, unpack_tensors};
 use karman_store::ModelInfo;
-use karman_types::{Digest, ErrorKind, NodeId, TaskError, TaskResponse, Tier};
+use karman_types::{Digest, ErrorKind, NodeId, Offer, TaskError, TaskResponse, Tier};
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -107,7 +107,7 @@ impl Node {
                 results: ran.results,
                 legs: ran.legs,
                 ran_on: ran.ran_on,
-                node: (self.runtime().id(), self.tier()),
+                node: (self.runtime().id(), self.runtime().tier()),
             });
         }
         // Boxed: who asks a model of this node pays for no way to others.
@@ -273,12 +273,11 @@ impl Node {
         let Some(mesh) = self.mesh() else {
             return Vec::new();
         };
-        let has = |provider: &Provider| provider.offer.models.iter().any(|model| model == name);
-        let mut providers = mesh.connected_offers();
-        providers.retain(has);
+        let has = |offer: &Offer| offer.models.iter().any(|model| model == name);
+        let mut providers = mesh.connected_offers(has);
         if providers.is_empty() {
             providers = mesh.providers(&format!("{MODEL}{name}")).await;
-            providers.retain(has);
+            providers.retain(|provider| has(&provider.offer));
         }
         providers
     }

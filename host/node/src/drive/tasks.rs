@@ -277,14 +277,19 @@ impl Inner {
         };
         // Under the lock, so that writes reach the disk in the machine's order; nothing in `perform` waits or feeds.
         let mut machine = self.machine.lock();
+        let before = machine.next_timeout();
         for action in machine.handle(self.now(), event) {
             self.perform(action);
         }
+        let next = machine.next_timeout();
         drop(machine);
         if let Some(task) = moved {
             self.ended.tell(task);
         }
-        self.wake.notify_one();
+        // Who keeps the time wakes by itself when the one before is due.
+        if next.is_some_and(|next| before.is_none_or(|before| next < before)) {
+            self.wake.notify_one();
+        }
     }
 
     /// The disk has carried these writes out, or not.

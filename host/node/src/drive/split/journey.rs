@@ -206,16 +206,9 @@ async fn attempt(
         return travel(node, model, rest, held, Meanwhile::Something).await;
     }
     let patience = Duration::from_millis(station.patience_ms);
-    let late = || {
-        TaskError::deadline(format!(
-            "node {} has not answered within {patience:?}",
-            at.short()
-        ))
-    };
-    let asked = ask(node, model, (at, begun), packed);
-    tokio::time::timeout(patience, asked)
-        .await
-        .unwrap_or_else(|_| Err(late()))
+    let asked = (at, rest.cut.model, rest.stage);
+    let answer = ask(node, model, (at, begun), packed);
+    node.split().answers().wait(asked, patience, answer).await
 }
 
 async fn ask(

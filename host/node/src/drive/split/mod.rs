@@ -19,6 +19,7 @@
 //! | `encodings` | activations and results on their way: as they are, or smaller within the caller's bound |
 //! | `journey` | a request from stage to stage, past those that do not answer |
 //! | `patience` | how long a node is waited for until who holds the data begins with the rest itself |
+//! | `answers` | how long it is waited for at all: as long as it answers |
 //! | `serve` | what this node does for others: make a stage ready, run it |
 //! | `inside` | the other way to split a model: inside its layers, by memory |
 //!
@@ -27,6 +28,7 @@
 //! the last activations sends them to the next in line when one dies, is too slow, or gives what does not fit. Where the node that
 //! plans could do the rest itself it begins with that as soon as the others are late, and takes what is there first.
 
+mod answers;
 mod encodings;
 mod inside;
 mod journey;
@@ -61,6 +63,7 @@ use crate::drive::links::LinkMeasure;
 use crate::node::{Inner, Node};
 use crate::runtime::Runtime;
 use crate::services::blocking;
+use answers::Answers;
 use inside::Turns;
 use karman_engine::capability::nn::Tensors;
 use karman_types::{Backoff, Digest, TaskError};
@@ -86,6 +89,7 @@ pub(crate) struct Split {
     running: Mutex<HashMap<String, Running>>,
     turns: Turns,
     words: Words,
+    answers: Answers,
     /// Whoever times the layers of a model: two at once would time each other's load.
     timing: Arc<Mutex<()>>,
 }
@@ -99,6 +103,7 @@ impl Split {
             running: Mutex::default(),
             turns: Turns::default(),
             words: Words::default(),
+            answers: Answers::default(),
             timing: Arc::default(),
         }
     }
@@ -114,6 +119,10 @@ impl Split {
 
     const fn words(&self) -> &Words {
         &self.words
+    }
+
+    const fn answers(&self) -> &Answers {
+        &self.answers
     }
 
     /// Whether this node may lend the file under this name, `model/NAME`: a model of its own, or one that visits.

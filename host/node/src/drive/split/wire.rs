@@ -66,7 +66,7 @@ pub(super) struct Station {
     pub(super) stage: u8,
     /// The node that should, then those that may when it does not answer.
     pub(super) nodes: Vec<NodeId>,
-    /// How long each of them gets, in milliseconds, until it is passed over.
+    /// How long each of them may answer nobody, in milliseconds, until it is passed over.
     pub(super) patience_ms: u64,
     /// How fast the link to the first of them is believed to be, in megabits per second.
     pub(super) rate_mbit_s: f64,
