@@ -1,4 +1,4 @@
-//! quinn as its own documentation has it, with windows as large as Karman's.
+//! quinn as its own documentation has it, with windows and socket buffers as large as Karman's.
 
 use super::Setting;
 use super::contender::Contender;
@@ -9,11 +9,13 @@ use anyhow::{Context, Result};
 use bytes::Bytes;
 use futures::FutureExt;
 use futures::future::BoxFuture;
+use karman_mesh::SOCKET_BUFFER;
 use quinn::crypto::rustls::{QuicClientConfig, QuicServerConfig};
 use quinn::{
     ClientConfig, Connection, Endpoint, RecvStream, SendStream, ServerConfig, TransportConfig, VarInt,
 };
-use std::net::{Ipv4Addr, SocketAddr};
+use socket2::SockRef;
+use std::net::{Ipv4Addr, UdpSocket};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -36,13 +38,27 @@ fn transport() -> Arc<TransportConfig> {
     Arc::new(transport)
 }
 
+fn endpoint(server: Option<ServerConfig>) -> Result<Endpoint> {
+    let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?;
+    let buffers = SockRef::from(&socket);
+    buffers.set_recv_buffer_size(SOCKET_BUFFER)?;
+    buffers.set_send_buffer_size(SOCKET_BUFFER)?;
+    let runtime = Arc::new(quinn::TokioRuntime);
+    Ok(Endpoint::new(
+        quinn::EndpointConfig::default(),
+        server,
+        socket,
+        runtime,
+    )?)
+}
+
 impl Quinn {
     pub(super) async fn start(setting: &Setting, what: Serve) -> Result<Self> {
         let (server, at) = Process::serving(setting, what, None)?;
         let tls = QuicClientConfig::try_from(trust::client(setting.folder())?)?;
         let mut config = ClientConfig::new(Arc::new(tls));
         config.transport_config(transport());
-        let mut endpoint = Endpoint::client(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)))?;
+        let mut endpoint = endpoint(None)?;
         endpoint.set_default_client_config(config);
         let connection = endpoint.connect(at.parse()?, trust::NAME)?.await?;
         Ok(Self {
@@ -138,7 +154,7 @@ where
     let tls = QuicServerConfig::try_from(trust::server(folder)?)?;
     let mut config = ServerConfig::with_crypto(Arc::new(tls));
     config.transport_config(transport());
-    let endpoint = Endpoint::server(config, SocketAddr::from((Ipv4Addr::LOCALHOST, 0)))?;
+    let endpoint = endpoint(Some(config))?;
     ready(endpoint.local_addr()?);
     let connection = endpoint.accept().await.context("closed")?.await?;
     while let Ok((output, input)) = connection.accept_bi().await {
