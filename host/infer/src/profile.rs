@@ -77,6 +77,19 @@ pub struct LayerProfile {
     pub time: Timing,
 }
 
+impl LayerProfile {
+    /// Whether there is a time of it alone.
+    pub(crate) const fn is_timed(&self) -> bool {
+        !matches!(self.time.origin, Origin::Unavailable { .. })
+    }
+
+    /// How much there is to do, roughly: operations and bytes, one for the other.
+    fn work(&self) -> f64 {
+        let all = [self.macs, self.bytes_in, self.bytes_out, self.parameter_bytes];
+        all.iter().map(|one| *one as f64).sum::<f64>().max(1.0)
+    }
+}
+
 /// What leads from one layer to others.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub struct EdgeProfile {
@@ -128,17 +141,24 @@ impl Profile {
     }
 
     /// The seconds of each layer within a run of several: scaled so that they add up to the whole. A layer alone pays for the
-    /// start of a run and for what a back-end would have fused across its borders.
+    /// start of a run and for what a back-end would have fused across its borders. One that did not run alone takes as long for its work as the
+    /// others take for theirs.
     pub fn seconds(&self) -> Vec<f64> {
-        let alone: f64 = self.layers.iter().map(|layer| layer.time.seconds).sum();
+        let timed = self.layers.iter().filter(|layer| layer.is_timed());
+        let (time, work) = timed.fold((0.0, 0.0), |(time, work), layer| {
+            (time + layer.time.seconds, work + layer.work())
+        });
+        let pace = if work > 0.0 { time / work } else { 1.0 };
+        let own = |layer: &LayerProfile| match layer.is_timed() {
+            true => layer.time.seconds,
+            false => pace * layer.work(),
+        };
+        let alone: f64 = self.layers.iter().map(own).sum();
         let scale = match alone > 0.0 && self.whole.seconds > 0.0 {
             true => self.whole.seconds / alone,
             false => 1.0,
         };
-        self.layers
-            .iter()
-            .map(|layer| layer.time.seconds * scale)
-            .collect()
+        self.layers.iter().map(|layer| own(layer) * scale).collect()
     }
 
     /// A profile with sizes and this time for every layer.
@@ -209,5 +229,48 @@ impl Timing {
                 reason: reason.into(),
             },
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn layer(macs: u64, time: Timing) -> LayerProfile {
+        LayerProfile {
+            name: "conv".into(),
+            op: "Conv".into(),
+            class: OpClass::Convolution,
+            eight_bit: false,
+            macs,
+            parameter_bytes: 0,
+            bytes_in: 0,
+            bytes_out: 0,
+            time,
+        }
+    }
+
+    fn profile(layers: Vec<LayerProfile>) -> Profile {
+        Profile {
+            model: Digest::of(b"model"),
+            backend: BackendName::Tract,
+            version: "1".into(),
+            threads: 1,
+            batch: 1,
+            layers,
+            edges: Vec::new(),
+            whole: Timing::of(vec![8.0]),
+        }
+    }
+
+    #[test]
+    fn a_layer_that_did_not_run_alone_takes_its_share_by_its_work() {
+        let timed = |macs, seconds| layer(macs, Timing::of(vec![seconds]));
+        let all = profile(vec![timed(100, 1.0), timed(300, 3.0)]);
+        assert_eq!(all.seconds(), [2.0, 6.0]);
+        let untimed = layer(200, Timing::unavailable("no kernel"));
+        let some = profile(vec![timed(100, 1.0), untimed.clone(), timed(100, 1.0)]);
+        assert_eq!(some.seconds(), [2.0, 4.0, 2.0]);
+        assert_eq!(profile(vec![untimed.clone(), untimed]).seconds(), [4.0, 4.0]);
     }
 }

@@ -1,4 +1,4 @@
-use super::{Run, RunError};
+use super::{EncodingPolicy, Run, RunError};
 use crate::Pace;
 use crate::privacy::{Central, CentralError, CentralSettings, Clipping, Rate};
 use crate::select::SelectionChoice;
@@ -20,6 +20,11 @@ pub struct Privacy {
     /// their favour. Default: the round's clients are chosen at random, and each round counts in full.
     #[serde(default)]
     pub rate: Option<Rate>,
+    /// How many clients come over the whole run, where `rate` draws them: the sum of a round is divided by `rate` times as many, for their
+    /// true number is nothing that a model may tell. Where more come, each version goes further than the mean of its updates. Default:
+    /// `start-with`, or the simulated clients.
+    #[serde(default)]
+    pub population: Option<usize>,
     /// δ of what is reported. Default 1e-5.
     #[serde(default = "usual_delta")]
     pub delta: f64,
@@ -35,23 +40,27 @@ const fn usual_delta() -> f64 {
 impl Privacy {
     /// The mechanism before the first round.
     pub(crate) fn central(&self, run: &Run) -> Result<Central, CentralError> {
-        let expected = match self.rate {
-            Some(rate) => rate.share() * population(run) as f64,
-            None => run.pace.cohort() as f64,
-        };
         Central::new(CentralSettings {
             noise_multiplier: self.noise_multiplier,
             clipping: self.clipping,
-            expected,
+            expected: self.expected(run),
             delta: self.delta,
         })
+    }
+
+    /// By how much the sum of a round is divided: by as many updates as are expected in it.
+    pub(crate) fn expected(&self, run: &Run) -> f64 {
+        match self.rate {
+            Some(rate) => rate.share() * population(run) as f64,
+            None => run.pace.cohort() as f64,
+        }
     }
 
     /// Whether the rest of the description goes with it: what is promised holds for means of equal updates of one version, from
     /// clients whose choice depends on nothing that they have.
     pub(super) fn check(&self, run: &Run) -> Result<(), RunError> {
         if self.rate.is_some() && population(run) == 0 {
-            let needs = "`start-with` beside `rate`: how many clients there are to draw from";
+            let needs = "`population` or `start-with` beside `rate`: how many clients there are to draw from";
             return Err(RunError::NotPrivate { needs });
         }
         self.central(run)?;
@@ -69,6 +78,11 @@ impl Privacy {
                 "selection.name = \"random\"",
                 matches!(run.selection, SelectionChoice::Random(_)),
             ),
+            // Whoever was displaced once has lost something else of its updates ever after, and the account knows of no second difference.
+            (
+                "`rate`, or no `[encoding]`: what an update has lost on its way comes with a later one",
+                self.rate.is_some() || run.encoding == EncodingPolicy::Exact,
+            ),
         ];
         match needs.into_iter().find(|(_, holds)| !holds) {
             None => Ok(()),
@@ -77,7 +91,8 @@ impl Privacy {
     }
 }
 
-/// How many clients there are to draw from: those who are to be here before the first round.
+/// How many clients there are to draw from: as many as is said, else those who are to be here before the first round.
 fn population(run: &Run) -> usize {
-    run.start_with.max(run.clients.simulated as usize)
+    let said = run.privacy.and_then(|privacy| privacy.population);
+    said.unwrap_or_else(|| run.start_with.max(run.clients.simulated as usize))
 }

@@ -68,6 +68,11 @@ fn numbers_have_bounds() {
             "weights = 'uniform'\n[privacy]\nrate = 0.5\nnoise-multiplier = 1\nclipping = { kind = 'fixed', norm = 1 }\n",
             "start-with",
         ),
+        (
+            "weights = 'uniform'\n[encoding]\nfixed = 'int8'\n\
+             [privacy]\nnoise-multiplier = 1\nclipping = { kind = 'fixed', norm = 1 }\n",
+            "no `[encoding]`",
+        ),
         ("[secure-sum]\nleast = 1\n", "secure-sum.least"),
         (
             "[secure-sum]\n[pace]\nmode = 'synchronous'\nclients = 1001\n",

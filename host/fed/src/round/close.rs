@@ -111,6 +111,7 @@ impl Coordinator {
     fn install(&mut self, model: Vec<f32>, finished: Finished) {
         self.core.model = Arc::from(model);
         self.core.version += 1;
+        self.settle(true);
         self.report_round(&finished.facts);
         self.teach(&finished);
         if self.are_all_lost(&finished.facts) {
@@ -178,7 +179,14 @@ impl Coordinator {
     /// The same, where what has failed it can fail no other one: it does not count among those that end a run.
     pub(super) fn drop_round(&mut self, failure: RoundFailure) {
         self.gathering = self.nothing_gathered();
+        self.settle(false);
         self.tell_failure(failure);
+    }
+
+    /// What was gathered is in a version, or for nothing: clients go on from what they kept with the last answer that counts.
+    fn settle(&mut self, is_in_a_version: bool) {
+        let members = self.core.roster.values_mut();
+        members.for_each(|member| member.settles(is_in_a_version));
     }
 
     /// Nobody can train the version any more. What was gathered for the next one is as good as before.

@@ -236,6 +236,12 @@ pub struct Train {
     pub control: Option<Arc<[f32]>>,
     /// What it trains in place of the model, which then stays as it is; nothing where it trains the model itself.
     pub adapters: Option<Adapters>,
+    /// Whether it trains by what is here and its data alone, and by nothing that it kept of earlier rounds: in a private run whose clients
+    /// are chosen, who took part in them depends on who else was there.
+    pub stateless: bool,
+    /// The last of its answers that is in a version, or is gathered for one: with any later one it has to forget what it kept, for nobody
+    /// else knows of it.
+    pub counted: Option<AssignmentId>,
     /// Decides the order of its samples.
     pub seed: u64,
     /// How the update should travel.

@@ -298,10 +298,11 @@ impl Coordinator {
         // The other half of a round is for its updates to get round.
         let time = if self.run.swarm.is_some() { time / 2 } else { time };
         let member = self.core.roster.get(&client);
+        let stateless = self.core.privacy.is_some() && !self.is_drawn();
         let per_step = member
             .and_then(|member| member.per_step)
             // The clients of a secure sum all do the same, and see to that.
-            .filter(|_| training.partial_work && self.run.secure_sum.is_none());
+            .filter(|_| training.partial_work && self.run.secure_sum.is_none() && !stateless);
         // What is left over covers a link that is slower than it was.
         let fits =
             |per_step: f64| (0.8 * time.as_secs_f64() / per_step.max(1e-9)).clamp(1.0, f64::from(u32::MAX));
@@ -317,6 +318,8 @@ impl Coordinator {
             rows: self.strategy.rows(),
             control: extras.control.clone(),
             adapters: None,
+            stateless,
+            counted: member.and_then(Member::counted),
             seed,
             encoding,
             pack,

@@ -160,7 +160,7 @@ impl Coordinator {
             .and_then(|assignment| assignment.sent);
         if let Some(member) = self.core.roster.get_mut(&client) {
             member.busy = None;
-            member.answered = Some(id);
+            member.answers(id);
             member.loss = Some(loss.into());
             let whole = sent.map(|sent| self.core.now.since(sent));
             let took = took.or(whole).unwrap_or_default();

@@ -16,6 +16,10 @@ pub(crate) struct Member {
     pub(crate) busy: Option<AssignmentId>,
     /// What it answered last.
     pub(crate) answered: Option<AssignmentId>,
+    /// The same, where the answer is in what is gathered now.
+    gathered: Option<AssignmentId>,
+    /// The last of its answers that is in a version.
+    counted: Option<AssignmentId>,
     /// Orders that it has answered, if only to say that it cannot: no more updates have come from it.
     pub(crate) answers: u64,
     pub(crate) refusals: u32,
@@ -39,6 +43,23 @@ const FOLLOW: f64 = 0.3;
 impl Member {
     pub(crate) fn is_free(&self) -> bool {
         self.here && !self.excluded && self.busy.is_none()
+    }
+
+    /// Takes in that an answer is gathered.
+    pub(crate) fn answers(&mut self, id: AssignmentId) {
+        self.answered = Some(id);
+        self.gathered = Some(id);
+    }
+
+    /// Takes in that what was gathered is in a version now, or was dropped.
+    pub(crate) fn settles(&mut self, is_in_a_version: bool) {
+        let gathered = self.gathered.take().filter(|_| is_in_a_version);
+        self.counted = gathered.or(self.counted);
+    }
+
+    /// Its last answer that has not been for nothing, as far as is known.
+    pub(crate) fn counted(&self) -> Option<AssignmentId> {
+        self.gathered.or(self.counted)
     }
 
     /// Takes in how long an answer took, and with it all that came of its order.
@@ -66,5 +87,27 @@ impl Member {
             chosen: self.chosen,
             last_round: self.last_round,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_dropped_does_not_count() {
+        let mut member = Member::default();
+        assert_eq!(member.counted(), None);
+        member.answers(AssignmentId(1));
+        assert_eq!(member.counted(), Some(AssignmentId(1)), "it is gathered");
+        member.settles(false);
+        assert_eq!(member.counted(), None);
+        member.answers(AssignmentId(2));
+        member.settles(true);
+        // It was not asked for this version.
+        member.settles(true);
+        member.answers(AssignmentId(3));
+        member.settles(false);
+        assert_eq!(member.counted(), Some(AssignmentId(2)));
     }
 }

@@ -74,8 +74,11 @@ impl Regression {
                 .or_default()
                 .push(layer);
         }
-        let mut ratios: Vec<f64> = profiles
+        // Without a layer the sum is too small.
+        let complete = profiles
             .iter()
+            .filter(|profile| profile.layers.iter().all(LayerProfile::is_timed));
+        let mut ratios: Vec<f64> = complete
             .map(|profile| {
                 let sum: f64 = profile.layers.iter().map(|layer| layer.time.seconds).sum();
                 profile.whole.seconds / sum

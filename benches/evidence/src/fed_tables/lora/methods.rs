@@ -130,6 +130,8 @@ fn pretrained(net: &Net, train: &[Sample], random: &mut Rng) -> Vec<f32> {
         rows: 1,
         control: None,
         adapters: None,
+        stateless: false,
+        counted: None,
         seed: 0,
         encoding: karman_tensor::encode::Encoding::F32,
         pack: false,

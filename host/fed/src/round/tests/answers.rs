@@ -1,6 +1,7 @@
 //! What becomes of answers: bad ones, late ones, stale ones, and those that nobody waits for.
 
 use super::*;
+use std::collections::BTreeMap;
 
 #[test]
 fn each_bad_update_is_named_and_the_round_goes_on() {
@@ -308,4 +309,19 @@ fn a_run_that_was_about_to_end_ends_at_the_next_start() {
     let again = again.finish();
     assert!(again.coordinator.status().ended);
     assert_eq!(again.bits(), world.bits());
+}
+
+#[test]
+fn who_is_asked_again_hears_which_of_its_answers_counted() {
+    let run = run("rounds = 4\n[pace]\nmode = 'synchronous'\nclients = 4\n[evaluation]\nevery = 0\n");
+    let world = World::new(coordinator(Run { start_with: 4, ..run }), 4, 1).finish();
+    let mut last = BTreeMap::new();
+    for action in &world.seen {
+        if let Action::Send { client, order } = action
+            && let Work::Train(train) = &order.work
+        {
+            assert_eq!(train.counted, last.insert(*client, order.assignment));
+        }
+    }
+    assert_eq!(last.len(), 4);
 }

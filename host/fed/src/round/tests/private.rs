@@ -100,6 +100,45 @@ fn a_client_that_is_there_or_not_displaces_one_other_at_most() {
     assert_eq!(chosen.len() as u64, CLIENTS, "everybody has its turn");
 }
 
+/// Who took part before depends on who else was there.
+#[test]
+fn who_is_chosen_trains_by_nothing_of_earlier_rounds() {
+    let orders = |run: Run| {
+        let world = World::new(coordinator(run), CLIENTS, 1).finish();
+        let trained = world.seen.iter().filter_map(|action| match action {
+            Action::Send { order, .. } => match &order.work {
+                Work::Train(train) => Some((train.stateless, train.most_steps.is_some())),
+                _ => None,
+            },
+            _ => None,
+        });
+        trained.collect::<BTreeSet<_>>()
+    };
+    assert_eq!(orders(private("", "")), BTreeSet::from([(true, false)]));
+    // One who is drawn displaces nobody: it is free to know what it did, and how long that took.
+    for run in [
+        private("", "rate = 0.9"),
+        Run {
+            privacy: None,
+            ..private("", "")
+        },
+    ] {
+        let orders = orders(run);
+        assert!(orders.contains(&(false, true)) && orders.iter().all(|(stateless, _)| !stateless));
+    }
+}
+
+#[test]
+fn the_sum_of_drawn_clients_is_divided_by_how_many_are_said_to_come() {
+    let expected = |privacy: &str| {
+        let run = private("", privacy);
+        run.privacy.unwrap().expected(&run)
+    };
+    assert_eq!(expected(""), 8.0);
+    assert_eq!(expected("rate = 0.5"), 6.0);
+    assert_eq!(expected("rate = 0.5\npopulation = 40"), 20.0);
+}
+
 /// Chance draws each on its own, and so does what decides its training.
 #[test]
 fn nobody_trains_otherwise_because_another_client_is_drawn() {

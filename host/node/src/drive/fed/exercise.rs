@@ -49,18 +49,21 @@ impl Exercise {
         context: CallContext,
     ) -> Result<Box<Update>, TaskError> {
         let name = plugin.manifest().name.clone();
-        let fit = self.fit(plugin, memory, key, setting, context);
+        let fit = |state| self.fit(plugin, (memory, key), state, setting, context);
         self.once(name, memory, key, fit).await
     }
 
     /// The same where the plugin of this name trains in this way.
-    pub(super) async fn once(
+    pub(super) async fn once<F>(
         self: &Arc<Self>,
         name: String,
         memory: &Arc<Memory>,
         key: &Key,
-        fit: impl Future<Output = Result<Fitted, TaskError>>,
-    ) -> Result<Box<Update>, TaskError> {
+        fit: impl FnOnce(Vec<u8>) -> F,
+    ) -> Result<Box<Update>, TaskError>
+    where
+        F: Future<Output = Result<Fitted, TaskError>>,
+    {
         let mut remembered = memory.recall(key).await?;
         let asks_for_noise = self.noise.is_some();
         if let Some((of, answer)) = &remembered.answered
@@ -69,6 +72,7 @@ impl Exercise {
         {
             return Ok(answer.clone());
         }
+        remembered.goes_on_from(self.course.counted, self.of.0);
         if let Some(noise) = &self.noise {
             // Before the training, which would be for nothing.
             remembered.account = Some(noise.account(remembered.account.take())?);
@@ -77,7 +81,7 @@ impl Exercise {
                 remembered.feedback.clear();
             }
         }
-        let fitted = fit.await?;
+        let fitted = fit(remembered.state.clone()).await?;
         let (exercise, key) = (self.clone(), key.clone());
         let keep = move |memory: &Memory| {
             let update = Box::new(exercise.update(&name, fitted, &mut remembered)?);
@@ -89,23 +93,26 @@ impl Exercise {
         memory.apart(keep).await
     }
 
-    /// The training itself.
+    /// The training itself, by a plugin that gave this back to have it again.
     pub(super) async fn fit(
         self: &Arc<Self>,
         plugin: &Arc<Plugin>,
-        memory: &Arc<Memory>,
-        key: &Key,
+        (memory, key): (&Arc<Memory>, &Key),
+        state: Vec<u8>,
         setting: Setting,
         context: CallContext,
     ) -> Result<Fitted, TaskError> {
         let (assignment, version) = self.of;
         tracing::debug!(assignment = assignment.0, version, "training");
-        let (exercise, of) = (self.clone(), key.clone());
-        let lesson = move |memory: &Memory| {
+        let exercise = self.clone();
+        let lesson = move |_: &Memory| {
             Ok(Lesson::Fit {
                 model: exercise.given()?,
                 training: exercise.training()?,
-                state: memory.get(&of)?.state,
+                state: match exercise.course.stateless {
+                    true => Vec::new(),
+                    false => state,
+                },
             })
         };
         let lesson = memory.apart(lesson).await?;

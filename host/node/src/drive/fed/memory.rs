@@ -45,19 +45,37 @@ pub(super) struct Remembered {
     pub(super) state: Vec<u8>,
     /// For each array of an update.
     pub(super) feedback: Vec<Feedback>,
+    /// The order with whose answer it kept them, and what they were before: that holds again where the answer counts for nothing.
+    #[serde(default)]
+    last: Option<AssignmentId>,
+    #[serde(default)]
+    before: Option<(serde_bytes::ByteBuf, Vec<Feedback>)>,
     /// What it has given away in updates with noise, the last answer among them: both are written in one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) account: Option<Local>,
 }
 
 impl Remembered {
+    /// Before the training for an order: forgets what it kept with its last answer, unless that is the one that counts.
+    pub(super) fn goes_on_from(&mut self, counted: Option<AssignmentId>, order: AssignmentId) {
+        if self.last != counted {
+            let (state, feedback) = self.before.take().unwrap_or_default();
+            (self.state, self.feedback) = (state.into_vec(), feedback);
+        }
+        self.before = Some((self.state.clone().into(), self.feedback.clone()));
+        self.last = Some(order);
+    }
+
     /// How long it is, but for a few words around each part.
     fn bytes(&self) -> usize {
         let answered = self.answered.iter().flat_map(|(_, update)| &update.frames);
         let answered: usize = answered.map(|frame| frame.len()).sum();
-        let lost: usize = self.feedback.iter().map(|lost| lost.residual().len()).sum();
+        let before = self.before.iter().flat_map(|(_, feedback)| feedback);
+        let lost = self.feedback.iter().chain(before);
+        let lost: usize = lost.map(|lost| lost.residual().len()).sum();
+        let state_before = self.before.as_ref().map_or(0, |(state, _)| state.len());
         // A number of a list takes five bytes.
-        answered + self.state.len() + 5 * lost
+        answered + self.state.len() + state_before + 5 * lost
     }
 }
 

@@ -116,6 +116,8 @@ pub(super) fn course(encoding: Encoding, rows: usize) -> Course {
         most_steps: None,
         proximal: 0.0,
         rows,
+        stateless: false,
+        counted: None,
         seed: 1,
         encoding,
         pack: false,

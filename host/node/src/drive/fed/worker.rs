@@ -160,7 +160,9 @@ pub(super) async fn take_part(
         async move {
             let of = (assignment, lesson.version);
             let exercise = Arc::new(Exercise::of_model(of, lesson.course, lesson.model));
-            let fitted = exercise.fit(plugin, memory, key, setting, context).await?;
+            let state = memory.recall(key).await?.state;
+            let fit = exercise.fit(plugin, (memory, key), state, setting, context);
+            let fitted = fit.await?;
             let (name, key) = (plugin.manifest().name.clone(), key.clone());
             let keep = move |memory: &Memory| {
                 let mut remembered = memory.get(&key)?;

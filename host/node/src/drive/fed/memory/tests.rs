@@ -100,3 +100,17 @@ async fn a_node_does_one_thing_of_a_run_after_the_other_whatever_number_it_has()
     drop(turn);
     assert!(memory.turn(&key(b"driver", 8)).now_or_never().is_some());
 }
+
+#[test]
+fn what_was_kept_with_an_answer_that_is_for_nothing_is_forgotten() {
+    let mut kept = Remembered::default();
+    let mut trains = |counted: Option<u64>, order, state: u8| {
+        kept.goes_on_from(counted.map(AssignmentId), AssignmentId(order));
+        std::mem::replace(&mut kept.state, vec![state])
+    };
+    assert!(trains(None, 1, 1).is_empty());
+    assert_eq!(trains(Some(1), 2, 2), [1]);
+    assert_eq!(trains(Some(1), 3, 3), [1], "the second answer was late");
+    assert_eq!(trains(Some(3), 4, 4), [3]);
+    assert_eq!(trains(Some(3), 5, 5), [3], "and so was the fourth");
+}

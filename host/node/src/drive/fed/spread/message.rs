@@ -122,6 +122,8 @@ mod tests {
                 most_steps: Some(4),
                 proximal: 0.0,
                 rows: 1,
+                stateless: false,
+                counted: None,
                 seed: 5,
                 encoding: Encoding::F32,
                 pack: false,

@@ -71,11 +71,12 @@ impl Common {
 }
 
 impl Lesson {
-    /// What the clients of a sum agree on before they join: all of the training but what decides the order of a client's samples. Else a
+    /// What the clients of a sum agree on before they join: all of the training but what decides the order of a client's samples, and what it is to forget. Else a
     /// driver could give all clients but one a lesson that changes nothing, and the sum would be that one's update.
     pub(in crate::drive::fed) fn digest(&self, common: &Common) -> Result<Digest, TaskError> {
         let course = Course {
             seed: 0,
+            counted: None,
             ..self.course.clone()
         };
         let array = |(name, frame): &(String, Bytes)| (name.clone(), Digest::of(frame));

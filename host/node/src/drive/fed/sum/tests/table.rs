@@ -93,6 +93,8 @@ impl Table {
             most_steps: None,
             proximal: 0.0,
             rows: 1,
+            stateless: false,
+            counted: None,
             seed: 7,
             encoding: Encoding::F32,
             pack: false,
