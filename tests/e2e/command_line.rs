@@ -84,6 +84,21 @@ fn a_secret_is_never_shown() {
     }
 }
 
+#[test]
+fn a_secret_is_removed_whether_a_node_runs_or_not() {
+    let home = Home::new();
+    let lists = |home: &Home| home.run(["secret", "list"]).ok().out();
+    for runs in [false, true] {
+        let _server = runs.then(|| home.start(["node", "up", "--listen", "127.0.0.1:0"]));
+        home.run_with(["secret", "set", "token"], b"hush-hush").ok();
+        assert_eq!(lists(&home), "token");
+        home.run(["secret", "remove", "token"]).ok();
+        assert_eq!(lists(&home), "");
+        home.run(["secret", "remove", "token"])
+            .fails(2, "there is no secret `token` here");
+    }
+}
+
 fn walk(folder: &std::path::Path) -> Vec<std::path::PathBuf> {
     std::fs::read_dir(folder)
         .unwrap()

@@ -75,7 +75,7 @@ pub enum InferError {
     },
     /// A tensor of the model lies in another file.
     #[error(
-        "tensor `{tensor}` lies in another file: save the model with its weights inside (`onnx.save(model, path)`)"
+        "tensor `{tensor}` lies in another file: save it with its weights inside, in Python `onnx.save(onnx.load(FILE), \"whole.onnx\")`"
     )]
     ExternalData {
         /// Its name in the model.

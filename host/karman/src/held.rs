@@ -240,6 +240,20 @@ impl Held {
             Self::Store(store) => store.secrets().set(name, &value).map_err(Worded::worded),
         }
     }
+
+    /// Removes a secret, and says whether it was there.
+    ///
+    /// # Errors
+    /// What the node or the disk says.
+    pub(crate) fn remove_secret(&self, name: &str) -> Result<bool, TaskError> {
+        match self {
+            Self::Node(control) => {
+                let path = format!("/secrets/{}", escape(name));
+                control.order(Method::DELETE, &path, Bytes::new())
+            }
+            Self::Store(store) => store.secrets().remove(name).map_err(Worded::worded),
+        }
+    }
 }
 
 /// What the manifest of a plugin asks for, needed or not.

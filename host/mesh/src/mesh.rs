@@ -214,7 +214,8 @@ impl Mesh {
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
         Err(TaskError::unavailable("no issuer let this node in").with_hint(
-            "is the machine that made the invitation up, and its address reachable from here? see `karman node logs`",
+            "is the machine that made the invitation up, with UDP and TCP 7117 open? Where it is behind a router or a cloud's NAT, or in a container, \
+             have it invite with `--address /ip4/PUBLIC-ADDRESS/udp/7117/quic-v1`",
         ))
     }
 

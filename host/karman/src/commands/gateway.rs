@@ -30,6 +30,7 @@ impl Gateway {
         let (ring, _lines) = logging::start_node(app)?;
         let config = self.up.config(app)?;
         let gateway = self.config(GatewayConfig::of(&config)?);
+        let is_closed = config.listen.ip().is_loopback() && !self.up.says_where();
         let keys = app.keys()?;
         serve::threads()?.block_on(async {
             let node = self.up.start(app, config, ring).await?;
@@ -41,6 +42,10 @@ impl Gateway {
                 let id = status.node.get(..8).unwrap_or(&status.node);
                 app.output
                     .note(format!("gateway {id} ({}) on {url}", status.tier));
+                if is_closed {
+                    let note = "only this machine reaches it: `--listen 0.0.0.0:8080` opens it, with a certificate beside it";
+                    app.output.note(note);
+                }
                 if app.output.json {
                     let _ = app
                         .output

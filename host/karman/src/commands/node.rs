@@ -166,6 +166,7 @@ fn drain(app: &App) -> Result<(), TaskError> {
         1 => "1 task waits".to_owned(),
         left => format!("{left} tasks wait"),
     };
+    app.output.note("it takes work again once it is started anew");
     app.output.result(
         || match (heirs.is_empty(), left) {
             (_, 0) => "drained: nothing runs or waits here".into(),
@@ -212,6 +213,11 @@ impl Up {
 }
 
 impl Up {
+    /// Whether the arguments say where to listen.
+    pub(crate) const fn says_where(&self) -> bool {
+        self.listen.is_some()
+    }
+
     /// The node's configuration, overlaid with what the arguments say.
     pub(crate) fn config(&self, app: &App) -> Result<NodeConfig, TaskError> {
         if let Some(pid) = self.end_with {

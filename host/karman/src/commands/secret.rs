@@ -21,14 +21,19 @@ enum Verb {
     #[command(
         after_help = "Examples:\n  karman secret set api-token < token.txt\n  pass show tiles | karman secret set tiles-token"
     )]
-    Set(Set),
+    Set(Named),
     /// List the names of secrets
     #[command(after_help = "Examples:\n  karman secret list\n  karman secret list --json")]
     List,
+    /// Remove a secret: plugins that read it find none from then on
+    #[command(
+        after_help = "Examples:\n  karman secret remove api-token\n  karman secret remove api-token --json"
+    )]
+    Remove(Named),
 }
 
 #[derive(Args, Debug)]
-struct Set {
+struct Named {
     /// The name by which plugins read it
     name: String,
 }
@@ -36,7 +41,8 @@ struct Set {
 impl Secret {
     pub(crate) fn run(&self, app: &App) -> Result<(), TaskError> {
         match &self.verb {
-            Verb::Set(Set { name }) => set(app, name),
+            Verb::Set(Named { name }) => set(app, name),
+            Verb::Remove(Named { name }) => remove(app, name),
             Verb::List => {
                 let names = Held::if_any(app)?
                     .map(|held| held.secrets())
@@ -62,6 +68,16 @@ fn set(app: &App, name: &str) -> Result<(), TaskError> {
     Held::open(app)?.set_secret(name, value)?;
     app.output
         .result(|| format!("{name} is set"), || json!({ "name": name }))
+}
+
+fn remove(app: &App, name: &str) -> Result<(), TaskError> {
+    if !Held::open(app)?.remove_secret(name)? {
+        return Err(TaskError::invalid(format!("there is no secret `{name}` here"))
+            .with_field("name")
+            .with_hint("`karman secret list` shows the names of those that there are"));
+    }
+    app.output
+        .result(|| format!("{name} is removed"), || json!({ "name": name }))
 }
 
 /// The value of a secret: a line that is typed, or all that standard input brings.

@@ -172,6 +172,8 @@ impl Revoke {
         app.keys()?;
         Revoked::of(&app.places.state).add(id)?;
         app.output
+            .note("gateways of this folder take it no more; one that has this machine's key in `token-keys` has a list of its own");
+        app.output
             .result(|| format!("{id}   revoked"), || json!({ "revoked": id }))
     }
 }

@@ -1,18 +1,19 @@
 //! What the node holds besides plugins, for its operator: models, secrets, and grants by identity.
 
-use super::answer::Refusal;
+use super::answer::{Refusal, whole};
 use super::extract::{InBody, InPath, InQuery};
 use crate::drive::{HeldModel, OnNode};
 use crate::node::Node;
 use crate::services::{blocking, store_error};
 use axum::Router;
 use axum::body::Bytes;
+use axum::extract::rejection::BytesRejection;
 use axum::extract::{DefaultBodyLimit, State};
 use axum::response::Json;
 use axum::routing::{get, post};
 use karman_infer::ModelLimits;
 use karman_store::{ModelInfo, Store, StoreError};
-use karman_types::{Grant, GrantSet, TaskError};
+use karman_types::{ErrorKind, Grant, GrantSet, TaskError};
 use serde::Deserialize;
 
 /// The operator's routes to them. A model's file is as long as the node's limits let it be.
@@ -27,7 +28,7 @@ pub(crate) fn router(limits: &ModelLimits) -> Router<Node> {
             post(add_model_on).layer(most).delete(remove_model_on),
         )
         .route("/secrets", get(secrets))
-        .route("/secrets/{name}", post(set_secret))
+        .route("/secrets/{name}", post(set_secret).delete(remove_secret))
 }
 
 async fn with<T: Send + 'static>(
@@ -118,9 +119,9 @@ async fn add_model(
     State(node): State<Node>,
     InPath(name): InPath<String>,
     InQuery(About { info }): InQuery<About>,
-    file: Bytes,
+    file: Result<Bytes, BytesRejection>,
 ) -> Result<Json<HeldModel>, Refusal> {
-    let info = read(&info)?;
+    let (file, info) = (model(&node, file)?, read(&info)?);
     Ok(Json(node.add_model(&name, file, info).await?))
 }
 
@@ -135,9 +136,9 @@ async fn add_model_on(
     State(node): State<Node>,
     InPath(name): InPath<String>,
     InQuery(AboutOn { on, info }): InQuery<AboutOn>,
-    file: Bytes,
+    file: Result<Bytes, BytesRejection>,
 ) -> Result<Json<Vec<OnNode<HeldModel>>>, Refusal> {
-    let info = read(&info)?;
+    let (file, info) = (model(&node, file)?, read(&info)?);
     Ok(Json(node.add_model_on(&on, &name, file, info).await?))
 }
 
@@ -161,6 +162,21 @@ async fn remove_model_on(
     Ok(Json(node.remove_model_on(&on, &name).await?))
 }
 
+/// The file of a model, as long as the node took when it was started.
+fn model(node: &Node, file: Result<Bytes, BytesRejection>) -> Result<Bytes, TaskError> {
+    let most = node.runtime().config().models.model;
+    whole(file, most).map_err(|error| match error.kind {
+        ErrorKind::Limit => {
+            TaskError::limit(format!("the model is larger than {most}, which this node takes"))
+                .with_field("models.model")
+                .with_hint(
+                    "raise `models.model` in node.toml and start the node again: it reads it when it starts",
+                )
+        }
+        _ => error,
+    })
+}
+
 /// What is known of a model, as a JSON object; nothing of nothing.
 fn read(info: &str) -> Result<ModelInfo, TaskError> {
     match info {
@@ -181,4 +197,11 @@ async fn set_secret(
     value: Bytes,
 ) -> Result<Json<()>, Refusal> {
     with(&node, move |store| store.secrets().set(&name, &value)).await
+}
+
+async fn remove_secret(
+    State(node): State<Node>,
+    InPath(name): InPath<String>,
+) -> Result<Json<bool>, Refusal> {
+    with(&node, move |store| store.secrets().remove(&name)).await
 }

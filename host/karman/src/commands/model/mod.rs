@@ -100,7 +100,9 @@ fn read(path: &Path, most: ByteSize) -> Result<Vec<u8>, TaskError> {
     let (path, most) = (path.display(), format_bytes(most.0));
     Err(TaskError::limit(format!("{path} is larger than {most}"))
         .with_field("models.model")
-        .with_hint("raise `models.model` in node.toml, or use a smaller model"))
+        .with_hint(
+            "raise `models.model` in node.toml, and `models.constants` with it, and start the node again: it reads them when it starts",
+        ))
 }
 
 #[cfg(test)]
