@@ -94,6 +94,7 @@ played! {
     node: "docs/node.md" [
         run("karman node up", |stage| stage.plugin("", "tally.wasm", "tally")),
         left("sudo install", "it takes root and systemd, and the machine is the tests' own"),
+        left("sudo -u karman", "it takes root, and a user that the machine of the tests does not have"),
     ]
     tasks: "docs/tasks.md" [
         run("karman call tally", before::counting),
@@ -113,6 +114,7 @@ played! {
         run("curl -i", before::objectives),
         run("karman token issue sensor-7", NOTHING),
         run("TOKEN=$(karman token issue deployer", before::an_edge_node),
+        left("sudo install", "it takes root and systemd, and the machine is the tests' own"),
     ]
     models: "docs/models.md" [
         run("karman model add flood-s", before::satellite),
