@@ -86,8 +86,8 @@ pub struct GatewayLimits {
     pub waiting: usize,
     /// How long they wait. Default 1 s.
     pub wait: Time,
-    /// Requests that wait rather than compute, and so take no place of `at-once`: calls of HTTP plugins, `?wait`, event streams of workflows,
-    /// questions how something is. Default 1024.
+    /// Requests that wait rather than compute, and so take no place of `at-once`: calls of HTTP plugins, `?wait`, event streams of
+    /// workflows, questions about the state of a task or workflow. Default 1024.
     pub beside: usize,
     /// How long a request may take, and how long its caller may take nothing of the answer; so long it also has once the gateway is told to
     /// stop. Default 300 s.
@@ -95,8 +95,8 @@ pub struct GatewayLimits {
     /// How long the gateway goes on taking callers once it is told to stop, while `/readyz` says no already: the time that the load
     /// balancer needs to see it. Default 0 s.
     pub notice: Time,
-    /// Invalid tokens that one address (of IPv6 a /64) may send in a second. Beyond that, the gateway looks for a while at no token from there
-    /// that it has not accepted before. Default 10.
+    /// How many invalid tokens one address (IPv6: a /64) may send in a second. Beyond that, the gateway refuses tokens from there without
+    /// looking at them, unless it has accepted them before. Default 10.
     pub failed_tokens: u32,
 }
 

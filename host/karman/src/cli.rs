@@ -149,9 +149,9 @@ pub(crate) enum Command {
     /// List, check and measure the GPUs and the processor
     #[command(after_help = "Examples:\n  karman gpu list\n  karman gpu check --device vulkan-0")]
     Gpu(commands::gpu::Gpu),
-    /// Run a node as a gateway: its address is open to callers with a token
+    /// Run a node as a gateway for callers with a token; other machines reach it with --listen 0.0.0.0:8080
     #[command(
-        after_help = "Examples:\n  karman gateway --listen 0.0.0.0:8080 --open infer:*\n  karman gateway --tls-certificate gateway.pem --tls-key gateway.key"
+        after_help = "Examples:\n  karman gateway --open infer:*\n  karman gateway --listen 0.0.0.0:8080 --tls-certificate gateway.pem --tls-key gateway.key"
     )]
     Gateway(commands::gateway::Gateway),
     /// Tokens for those who call the gateway

@@ -94,6 +94,7 @@ played! {
     node: "docs/node.md" [
         run("karman node up", |stage| stage.plugin("", "tally.wasm", "tally")),
         left("sudo install", "it takes root and systemd, and the machine is the tests' own"),
+        left("sudo -u karman", "it takes root, and a user that the machine of the tests does not have"),
     ]
     tasks: "docs/tasks.md" [
         run("karman call tally", before::counting),

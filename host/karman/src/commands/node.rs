@@ -59,7 +59,7 @@ pub(crate) enum Verb {
     /// Show the node's last events
     #[command(after_help = "Examples:\n  karman node logs --follow\n  karman node logs --plugin classify")]
     Logs(Logs),
-    /// Take the node out of service: it takes nothing new, and what waits goes to other nodes
+    /// Take the node out of service until it is started again: it takes nothing new, and what waits goes to other nodes
     #[command(after_help = "Examples:\n  karman node drain\n  karman node drain --json")]
     Drain,
     /// Have a stopped node believe its clock again, after that was once ahead

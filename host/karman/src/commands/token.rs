@@ -26,7 +26,7 @@ enum Verb {
     /// Show what a token gives
     #[command(after_help = "Examples:\n  karman token inspect En0KEw…\n  karman token inspect - < token.txt")]
     Inspect(Inspect),
-    /// Take a token back: gateways of this node's folder heed it within a second
+    /// Take a token back: the gateway of this node's folder heeds it within a second; others that take it by `token-keys` do not
     #[command(
         after_help = "Examples:\n  karman token revoke 4f2a6c1e9b07d35882e1a0c4d6f7b910\n  karman token revoke 4f2a6c1e9b07d35882e1a0c4d6f7b910 --json"
     )]
