@@ -223,10 +223,8 @@ impl Node {
             downgrade,
             ..DeployOptions::default()
         };
-        let deployed = self.plugins().deploy(component.into(), name, options).await;
-        let deployed = deployed.map_err(for_its_operator)?;
-        self.announce().await;
-        Ok(deployed)
+        let deployed = self.deploy(component.into(), name, options).await;
+        deployed.map_err(for_its_operator)
     }
 
     /// A blob: from the disk where it is there, else from others, as far as it has not come before.

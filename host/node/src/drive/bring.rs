@@ -3,7 +3,7 @@
 use super::deploy::{OnNode, read};
 use super::model_tasks::MODEL;
 use crate::node::Node;
-use crate::services::{blocking, store_error};
+use crate::services::{blocking, store_error, to_the_end};
 use bytes::Bytes;
 use karman_mesh::{Ask, CallHead, PeerId, Wanted, pack_tensors, unpack_tensors};
 use karman_store::{Model, ModelInfo, check_model_name};
@@ -67,7 +67,18 @@ impl Node {
     /// `invalid` for a name that is none, `limit` for too many bytes, `unavailable` where its back-end does not run it, or with the operator
     /// for which the GPU has no kernel where it is to run there; what the disk refuses.
     pub async fn add_model(&self, name: &str, file: Bytes, info: ModelInfo) -> Result<HeldModel, TaskError> {
-        let (home, name) = (self.runtime().home().clone(), name.to_owned());
+        let (node, name) = (self.clone(), name.to_owned());
+        // Once it is on the disk it is the one that runs, whoever waits for it.
+        to_the_end(async move { node.add_model_now(name, file, info).await }).await
+    }
+
+    async fn add_model_now(
+        &self,
+        name: String,
+        file: Bytes,
+        info: ModelInfo,
+    ) -> Result<HeldModel, TaskError> {
+        let home = self.runtime().home().clone();
         let models = self.runtime().models().clone();
         let added = blocking(move || {
             check_model_name(&name).map_err(store_error)?;

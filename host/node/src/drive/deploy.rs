@@ -4,6 +4,7 @@ use super::dispatch::nearest_first;
 use super::mesh::mesh_of;
 use crate::node::Node;
 use crate::plugins::{DeployOptions, Deployed};
+use crate::services::to_the_end;
 use bytes::Bytes;
 use futures::stream::{self, StreamExt};
 use karman_mesh::{Ask, CallHead, PeerId, Provider};
@@ -35,9 +36,14 @@ impl Node {
         name: &str,
         options: DeployOptions,
     ) -> Result<Deployed, TaskError> {
-        let deployed = self.plugins().deploy(component, name, options).await?;
-        self.announce().await;
-        Ok(deployed)
+        let (node, name) = (self.clone(), name.to_owned());
+        // It is in service then, whoever waits for it: the others have to hear of it.
+        to_the_end(async move {
+            let deployed = node.plugins().deploy(component, &name, options).await?;
+            node.announce().await;
+            Ok(deployed)
+        })
+        .await
     }
 
     /// Deploys a component on every node that the selector names: they are told what it is, and fetch it from this node and
@@ -81,10 +87,14 @@ impl Node {
     /// # Errors
     /// `unavailable` when there is none of that name.
     pub async fn undeploy(&self, name: &str) -> Result<(), TaskError> {
-        self.plugins().undeploy(name).await?;
-        self.tasks().inner().flows.plugins_changed(self.plugins());
-        self.announce().await;
-        Ok(())
+        let (node, name) = (self.clone(), name.to_owned());
+        to_the_end(async move {
+            node.plugins().undeploy(&name).await?;
+            node.tasks().inner().flows.plugins_changed(node.plugins());
+            node.announce().await;
+            Ok(())
+        })
+        .await
     }
 
     /// Takes a plugin out of service on every node that the selector names and that has it. All of them are asked: what one offers does

@@ -6,7 +6,7 @@ use super::flow::forget_measured;
 use super::model_tasks::MODEL;
 use super::split::forget_order;
 use crate::node::Node;
-use crate::services::{blocking, store_error};
+use crate::services::{blocking, store_error, to_the_end};
 use karman_store::Store;
 use karman_types::TaskError;
 
@@ -20,13 +20,18 @@ impl Node {
         if models.find(name)?.is_none_or(|found| found.model.name != name) {
             return Err(unknown_model(name));
         }
-        self.unsplit_model(name).await?;
-        let (home, gone) = (self.runtime().home().clone(), name.to_owned());
-        let removed = blocking(move || remove_stored_model(&home.store()?, &gone)).await?;
-        models.forget(&removed);
-        self.tasks().inner().flows.are_measured_anew();
-        self.announce().await;
-        Ok(removed.into())
+        let (node, name) = (self.clone(), name.to_owned());
+        // Once it is gone from the disk it is gone, whoever waits for that.
+        to_the_end(async move {
+            node.unsplit_model(&name).await?;
+            let home = node.runtime().home().clone();
+            let removed = blocking(move || remove_stored_model(&home.store()?, &name)).await?;
+            node.runtime().models().forget(&removed);
+            node.tasks().inner().flows.are_measured_anew();
+            node.announce().await;
+            Ok(removed.into())
+        })
+        .await
     }
 
     /// The same on every node that the selector names and that has it.

@@ -29,6 +29,8 @@ const MOST_LOADED: usize = 32;
 const MOST_IN_COPIES: u64 = 64 << 20;
 /// Plans of a model, one for each set of input shapes, besides those for each size of its batches.
 const PLANS: usize = 4;
+/// Models that are loaded for the processor at the same time, at most: each takes several times its memory until it is.
+const LOADS: usize = 4;
 
 /// Where back-ends come from: which one, and the program that tries them first.
 #[derive(Clone, Debug)]
@@ -53,6 +55,8 @@ pub struct NodeModels {
     source: ModelSource,
     backends: OnceLock<Backends>,
     loaded: Mutex<HashMap<Key, Loaded>>,
+    /// Held by who loads a model for the processor, by the first byte of its digest: who asks for the same model meanwhile finds it ready then.
+    loads: [Arc<tokio::sync::Mutex<()>>; LOADS],
     known: RwLock<Known>,
     pace: Arc<Pace>,
     /// The GPU, and which models run on it.
@@ -91,6 +95,7 @@ impl NodeModels {
             source,
             backends: OnceLock::new(),
             loaded: Mutex::default(),
+            loads: Default::default(),
             known: RwLock::default(),
         })
     }
@@ -201,7 +206,14 @@ impl NodeModels {
     ) -> Result<Loaded, TaskError> {
         let models = self.clone();
         let Some(device) = device else {
-            return blocking(move || models.load_found(&found)).await;
+            let turn = usize::from(found.digest.as_bytes()[0]) % LOADS;
+            let alone = self.loads[turn].clone().lock_owned().await;
+            return blocking(move || {
+                // Also where nobody waits for it any more.
+                let _alone = alone;
+                models.load_found(&found)
+            })
+            .await;
         };
         let name = name.to_owned();
         // It goes on where who asked has no time left: the next one finds it ready.
@@ -356,6 +368,13 @@ pub(crate) fn infer_error(error: InferError) -> TaskError {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::NodeConfig;
+    use crate::logs::LogRing;
+    use crate::node::Node;
+    use crate::runtime::RuntimeOptions;
+    use futures::future::join_all;
+    use karman_store::ModelInfo;
+    use std::collections::HashSet;
 
     #[test]
     fn a_large_model_has_few_copies_of_its_weights() {
@@ -364,5 +383,25 @@ mod tests {
             [4, 1, 1]
         );
         assert!(copies(0).get() >= 1 << 20);
+    }
+    #[tokio::test(flavor = "multi_thread")]
+    async fn who_asks_at_once_gets_the_same_model() {
+        let folder = tempfile::tempdir().unwrap();
+        let options = RuntimeOptions {
+            state: folder.path().join("state"),
+            cache: folder.path().join("cache"),
+            program: None,
+        };
+        let node = Node::start(NodeConfig::default(), options, LogRing::default());
+        let node = node.await.unwrap();
+        let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/models/digits-s.onnx");
+        let file = std::fs::read(file).unwrap();
+        let added = node.add_model("digits-s", file.into(), ModelInfo::default());
+        added.await.unwrap();
+        let models = node.runtime().models();
+        let asked = join_all((0..8).map(|_| models.named("digits-s"))).await;
+        let asked: Vec<Loaded> = asked.into_iter().map(|loaded| loaded.unwrap().0).collect();
+        let places = asked.iter().map(|loaded| loaded.signature().0.as_ptr());
+        assert_eq!(places.collect::<HashSet<_>>().len(), 1);
     }
 }

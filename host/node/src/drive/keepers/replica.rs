@@ -153,7 +153,9 @@ impl RaftStateMachine<Group> for Replica {
         let unread = |error: &dyn std::fmt::Display| {
             StorageIoError::read_snapshot(Some(meta.signature()), AnyError::error(error))
         };
-        let kept = decode(&data).map_err(|error| unread(&error))?;
+        let encoded = (*data).clone();
+        let decoded = blocking(move || decode(&encoded).map_err(TaskError::internal));
+        let kept = decoded.await.map_err(|error| unread(&error))?;
         self.write(meta.clone(), *data).await?;
         self.replace(meta, kept);
         Ok(())
@@ -173,13 +175,17 @@ impl RaftSnapshotBuilder<Group> for Replica {
     async fn build_snapshot(&mut self) -> Result<Snapshot<Group>, StorageError> {
         let replica = self.clone();
         let built = blocking(move || {
-            let state = replica.state.read();
-            let data = cbor4ii::serde::to_vec(Vec::new(), &state.kept);
+            // Inputs and results are shared, not copied. Who applies an entry meanwhile waits on a thread of the network.
+            let (kept, applied, membership) = {
+                let state = replica.state.read();
+                (state.kept.clone(), state.applied, state.membership.clone())
+            };
+            let data = cbor4ii::serde::to_vec(Vec::new(), &kept);
             let data = data.map_err(|error| TaskError::internal(error.to_string()))?;
-            let index = state.applied.map_or(0, |id| id.index);
+            let index = applied.map_or(0, |id| id.index);
             let meta = SnapshotMeta {
-                last_log_id: state.applied,
-                last_membership: state.membership.clone(),
+                last_log_id: applied,
+                last_membership: membership,
                 snapshot_id: format!("{index}-{:016x}", fastrand::u64(..)),
             };
             Ok((meta, Bytes::from(data)))
