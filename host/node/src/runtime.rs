@@ -141,7 +141,7 @@ impl Runtime {
     pub fn context(&self, within: Option<Duration>) -> CallContext {
         let now = wall_clock();
         CallContext {
-            task: TaskId::from_parts(now.as_millis() as u64, fastrand::u128(..)),
+            task: TaskId::from_parts(now.as_millis() as u64, unguessable()),
             attempt: 1,
             idempotency_key: None,
             within,
@@ -185,4 +185,11 @@ impl Runtime {
     pub const fn id(&self) -> NodeId {
         self.id
     }
+}
+
+/// Whoever knows the id of a task may ask for its result.
+fn unguessable() -> u128 {
+    let mut bytes = [0; 16];
+    getrandom::fill(&mut bytes).expect("the system has random numbers");
+    u128::from_le_bytes(bytes)
 }

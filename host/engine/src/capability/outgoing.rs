@@ -136,8 +136,10 @@ pub(crate) fn is_public(address: IpAddr) -> bool {
 }
 
 fn is_public_v4(address: Ipv4Addr) -> bool {
-    let [a, b, c, _] = address.octets();
+    let [a, b, c, d] = address.octets();
     !(a == 0
+        // The server of Azure's machines for their own metadata stands among public ones.
+        || [a, b, c, d] == [168, 63, 129, 16]
         || a == 10
         || a == 127
         || (a == 100 && (64..128).contains(&b))
@@ -264,6 +266,7 @@ mod tests {
             "172.31.0.1",
             "192.168.0.1",
             "169.254.169.254",
+            "168.63.129.16",
             "100.64.0.1",
             "0.0.0.0",
             "255.255.255.255",
