@@ -107,6 +107,6 @@ pub use mesh::{Mesh, MeshOptions, Serve};
 pub use peers::{Path, Peer};
 pub use standing::{Standing, root_of};
 pub use swarm::{Situation, Traffic};
-pub use tensors::{pack_encoded_tensors, pack_tensors, unpack_tensors};
+pub use tensors::{decoded_bytes, pack_encoded_tensors, pack_tensors, unpack_tensors};
 pub use wall_clock::wall_clock;
 pub use wire::WireError;

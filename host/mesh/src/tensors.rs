@@ -33,6 +33,12 @@ struct In<H> {
     tensors: Vec<TensorHead>,
 }
 
+/// What a header says of the tensors, whatever else it has.
+#[derive(Deserialize)]
+struct Heads {
+    tensors: Vec<TensorHead>,
+}
+
 #[derive(Deserialize, Serialize)]
 struct TensorHead {
     name: String,
@@ -124,6 +130,21 @@ fn unpack_within<H: DeserializeOwned>(
         0 => Ok((head, read)),
         more => Err(malformed(format!("{more} bytes follow the last tensor"))),
     }
+}
+
+/// Bytes that the encoded tensors of a body say to have once they are decoded; 0 where none is encoded, or the body cannot be read.
+pub fn decoded_bytes(body: &Bytes) -> u64 {
+    let header = PACK
+        .split(body)
+        .and_then(|(header, _)| PACK.decode::<Heads>(header));
+    let encoded = |head: &&TensorHead| head.encoded.is_some();
+    let bytes = |head: &TensorHead| {
+        let shape = Shape::new(&head.dims).ok()?;
+        Tensor::bytes_of(head.element, shape).ok()
+    };
+    let heads = header.map(|header| header.tensors).unwrap_or_default();
+    let bytes = heads.iter().filter(encoded).filter_map(bytes);
+    bytes.fold(0, |sum, bytes| u64::saturating_add(sum, bytes as u64))
 }
 
 impl TensorHead {

@@ -17,14 +17,18 @@ const MOST_KEY: usize = 1 << 10;
 const MOST_HEAD: usize = 16 << 10;
 
 impl Machine {
-    pub(crate) fn submit(&mut self, asked: TaskId, submission: Submission) {
-        if let Err(error) = self.try_submit(asked, submission) {
+    pub(crate) fn submit(&mut self, asked: TaskId, submission: Submission, fingerprint: Digest) {
+        if let Err(error) = self.try_submit(asked, submission, fingerprint) {
             self.refuse(asked, error);
         }
     }
 
-    fn try_submit(&mut self, asked: TaskId, submission: Submission) -> Result<(), SubmitError> {
-        let fingerprint = submission.fingerprint();
+    fn try_submit(
+        &mut self,
+        asked: TaskId,
+        submission: Submission,
+        fingerprint: Digest,
+    ) -> Result<(), SubmitError> {
         let known = match self.tasks.get(asked) {
             Some(_) => Some(asked),
             None => self.keys.find(submission.key.as_ref()),
@@ -69,10 +73,7 @@ impl Machine {
             return Ok(());
         };
         if task.record.fingerprint != fingerprint {
-            return Err(SubmitError::KeyReused(KeyReused {
-                key: task.record.own_key(),
-                task: first,
-            }));
+            return Err(SubmitError::KeyReused(KeyReused(task.record.own_key())));
         }
         if task.durable {
             self.acknowledge(asked, first);

@@ -1,4 +1,4 @@
-use crate::{AttemptId, Epoch, KeyReused, LimitReached, StaleEpoch, TaskRecord, UnixMs};
+use crate::{AttemptId, Epoch, Kept, KeyReused, LimitReached, StaleEpoch, TaskRecord, UnixMs};
 use bytes::Bytes;
 use karman_types::{Digest, NodeId, TaskError, TaskId, TaskResponse};
 use serde::{Deserialize, Serialize};
@@ -85,6 +85,33 @@ impl Commit {
             response,
         }
     }
+
+    /// Whether the node that brings it owns its task, by what the keepers know of that. Otherwise any member could write what is
+    /// remembered for days, or stand under the key of a task in its way.
+    ///
+    /// # Errors
+    /// [`CommitError::Stale`] when there is a later owner, [`CommitError::Unowned`] when the keepers know of no such task of this node
+    /// with this home.
+    pub fn of_owner(&self, from: NodeId, kept: Option<&Kept>) -> Result<(), CommitError> {
+        let task = self.attempt.task;
+        let is_it = |kept: &&Kept| {
+            let record = &kept.record;
+            let is_same = record.effect_key() == self.key && record.fingerprint == self.fingerprint;
+            record.task == task && is_same && record.home == Some(self.batch.home)
+        };
+        let Kept { owner, record, .. } = kept.filter(is_it).ok_or(CommitError::Unowned(task))?;
+        if self.epoch < record.epoch {
+            return Err(CommitError::Stale(StaleEpoch {
+                task,
+                given: self.epoch,
+                current: record.epoch,
+            }));
+        }
+        match *owner == from && self.epoch == record.epoch {
+            true => Ok(()),
+            false => Err(CommitError::Unowned(task)),
+        }
+    }
 }
 
 /// What a home knows of a task's key.
@@ -142,6 +169,9 @@ pub enum CommitError {
         /// The bucket.
         bucket: Arc<str>,
     },
+    /// It comes from a node that does not own the task.
+    #[error("the keepers know of no task {0} that belongs to the node that brought what it writes")]
+    Unowned(TaskId),
     /// It writes what no bucket takes, however much room there is: a key or value that is too long, or to a name that is none.
     #[error(transparent)]
     Unfit(TaskError),
@@ -181,11 +211,7 @@ pub fn judge(
     let task = commit.attempt.task;
     if let Some(seen) = seen {
         if seen.fingerprint != commit.fingerprint {
-            return Err(KeyReused {
-                key: commit.key.clone(),
-                task: seen.task,
-            }
-            .into());
+            return Err(KeyReused(commit.key.clone()).into());
         }
         if seen.task == task && seen.epoch > commit.epoch {
             return Err(StaleEpoch {
@@ -233,6 +259,8 @@ pub fn judge(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{Due, Guarantee, Saved};
+    use karman_types::TaskRequest;
 
     fn commit(epoch: u64, version: u64) -> Commit {
         Commit {
@@ -269,6 +297,66 @@ mod tests {
         };
         let error = judge(&other, first.remember.as_ref(), None, |_, _| 5).unwrap_err();
         assert!(matches!(error, CommitError::KeyReused(_)));
+    }
+
+    #[test]
+    fn a_batch_is_of_the_owner_that_the_keepers_know() {
+        let [home, heir, member] = ["home", "heir", "member"].map(|key| NodeId::of_key(key.as_bytes()));
+        let kept = |owner, epoch| Kept {
+            owner,
+            joined: false,
+            progress: None,
+            record: TaskRecord {
+                task: TaskId::from_parts(0, 1),
+                name: "append".into(),
+                guarantee: Guarantee::Kept,
+                key: Some("k".into()),
+                effect: None,
+                fingerprint: Digest::of(b"a"),
+                epoch: Epoch(epoch),
+                home: Some(home),
+                attempts: 1,
+                written: None,
+                due: Due::default(),
+                hedge_after: None,
+                stays: false,
+                state: Saved::Open(TaskRequest::default()),
+            },
+        };
+        let (first, later, unowned) = (
+            commit(1, 4),
+            commit(2, 4),
+            Err(CommitError::Unowned(TaskId::from_parts(0, 1))),
+        );
+        assert_eq!(later.of_owner(heir, Some(&kept(heir, 2))), Ok(()));
+        assert_eq!(later.of_owner(member, Some(&kept(heir, 2))), unowned);
+        assert_eq!(
+            later.of_owner(home, Some(&kept(home, 1))),
+            unowned,
+            "it owns it under an earlier epoch"
+        );
+        assert_eq!(later.of_owner(member, None), unowned);
+        let stale = first.of_owner(home, Some(&kept(heir, 2)));
+        assert!(matches!(stale, Err(CommitError::Stale(_))), "{stale:?}");
+        for forged in [
+            Commit {
+                key: "another".into(),
+                ..later.clone()
+            },
+            Commit {
+                fingerprint: Digest::of(b"b"),
+                ..later.clone()
+            },
+            Commit {
+                batch: Batch {
+                    home: heir,
+                    ..later.batch.clone()
+                },
+                ..later
+            },
+        ] {
+            assert_eq!(forged.of_owner(heir, Some(&kept(heir, 2))), unowned);
+        }
     }
 
     #[test]

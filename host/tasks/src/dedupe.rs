@@ -30,17 +30,11 @@ impl Keys {
     }
 }
 
-/// Another request came under a key that is taken.
+/// Another request came under this key (or id, where there was none), which is taken. It does not say by which task: who knows the id
+/// of a task reads its result and withdraws it, and who comes with another request may be another caller.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize, thiserror::Error)]
-#[error(
-    "the key `{key}` belongs to task {task}, which asks for something else: use a new key for a new request"
-)]
-pub struct KeyReused {
-    /// The key, or the id where there was none.
-    pub key: Arc<str>,
-    /// The task it belongs to.
-    pub task: TaskId,
-}
+#[error("the key `{0}` belongs to a task that asks for something else: use a new key for a new request")]
+pub struct KeyReused(pub Arc<str>);
 
 #[cfg(test)]
 mod tests {

@@ -205,6 +205,9 @@ impl Machine {
             Err(error @ CommitError::KeyReused(_)) => {
                 machine.end(task, Outcome::Failed(TaskError::invalid(error.to_string())));
             }
+            Err(error @ CommitError::Unowned(_)) => {
+                machine.end(task, Outcome::Failed(TaskError::denied(error.to_string())));
+            }
             Err(error @ CommitError::Denied { .. }) => {
                 let error = TaskError::denied(error.to_string());
                 let hint = "`karman mesh invite --right …` gives it with the next membership";

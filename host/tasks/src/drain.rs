@@ -188,12 +188,11 @@ mod tests {
             ..Reading::default()
         };
         let mut machine = Machine::new(node, limits, Instant(0), time, 7);
-        let submission = Box::new(Submission {
+        let submission = Submission {
             guarantee: Guarantee::Local,
             ..Submission::new("classify", TaskRequest::default())
-        });
-        let asked = task;
-        let actions = machine.handle(Instant(0), Event::Submit { asked, submission });
+        };
+        let actions = machine.handle(Instant(0), Event::submit(task, submission));
         let [Action::Persist { ticket, .. }] = actions[..] else {
             panic!("{actions:?}")
         };

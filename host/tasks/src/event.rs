@@ -2,7 +2,7 @@ use crate::{
     Answer, AttemptId, Commit, CommitError, Effect, Entry, Epoch, KeptError, KeyReused, LimitReached,
     Reading, Submission, TaskRecord, Verdict, Write,
 };
-use karman_types::{ErrorKind, NodeId, TaskError, TaskId, TaskRequest, TaskResponse};
+use karman_types::{Digest, ErrorKind, NodeId, TaskError, TaskId, TaskRequest, TaskResponse};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,6 +18,8 @@ pub enum Event {
         asked: TaskId,
         /// What is asked for.
         submission: Box<Submission>,
+        /// [`Submission::fingerprint`].
+        fingerprint: Digest,
     },
     /// A caller withdraws what it asked for. A direct task ends when its last caller has gone, an accepted one at once.
     Cancel {
@@ -132,6 +134,17 @@ pub enum Event {
     },
     /// [`crate::Machine::next_timeout`] has come.
     Tick,
+}
+
+impl Event {
+    /// [`Event::Submit`]. It hashes the input: of a long one that takes time, which nobody who shares a machine has to wait for.
+    pub fn submit(asked: TaskId, submission: Submission) -> Self {
+        Self::Submit {
+            asked,
+            fingerprint: submission.fingerprint(),
+            submission: Box::new(submission),
+        }
+    }
 }
 
 /// An output of the machine: what the node is to do, in this order.
@@ -336,9 +349,6 @@ impl From<SubmitError> for TaskError {
             refused = refused.with_field(field);
         }
         match error {
-            SubmitError::KeyReused(KeyReused { task, .. }) => {
-                refused.with_hint(format!("`karman task status {task}` shows that one"))
-            }
             SubmitError::TooFewKeepers { .. } => refused.with_hint(
                 "`karman mesh keepers NODE NODE NODE`, where the mesh was made, names them; `--accept local` needs none",
             ),

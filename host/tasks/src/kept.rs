@@ -216,11 +216,7 @@ impl KeptState {
         if let Some(first) = first {
             let known = self.tasks.get_mut(&first);
             return match known.filter(|known| known.record.fingerprint == record.fingerprint) {
-                None => Err(KeyReused {
-                    key: record.own_key(),
-                    task: first,
-                }
-                .into()),
+                None => Err(KeyReused(record.own_key()).into()),
                 // The first proposal was committed after all.
                 Some(known)
                     if first == task && known.owner == owner && known.record.epoch == record.epoch =>

@@ -51,7 +51,7 @@
 //! // An accepted task is written down before anything else happens to it.
 //! let task = TaskId::from_parts(0, 1);
 //! let submission = Submission { guarantee: Guarantee::Local, ..Submission::new("classify", TaskRequest::default()) };
-//! let actions = machine.handle(Instant(1), Event::Submit { asked: task, submission: Box::new(submission) });
+//! let actions = machine.handle(Instant(1), Event::submit(task, submission));
 //! let [Action::Persist { ticket, .. }] = actions[..] else { panic!("{actions:?}") };
 //!
 //! // Now it is acknowledged, and wants to run somewhere.

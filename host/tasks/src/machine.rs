@@ -149,7 +149,11 @@ impl Machine {
     pub fn handle(&mut self, now: Instant, event: Event) -> Vec<Action> {
         self.now = self.now.max(now);
         match event {
-            Event::Submit { asked, submission } => self.submit(asked, *submission),
+            Event::Submit {
+                asked,
+                submission,
+                fingerprint,
+            } => self.submit(asked, *submission, fingerprint),
             Event::Cancel { asked } => self.cancel(asked),
             Event::Fetched { task } => self.fetched(task),
             Event::Offered { task, providers } => self.offered(task, &providers),

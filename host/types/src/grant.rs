@@ -23,7 +23,7 @@ pub enum Grant {
     GpuKernels,
     /// `gpu:shaders`: run shaders of its own on a GPU, and the host's kernels.
     GpuShaders,
-    /// `http:HOST` or `http:HOST:PORT`: reach this host. Private and metadata addresses stay refused.
+    /// `http:HOST` or `http:HOST:PORT`: reach this host. Private and metadata addresses stay refused, and those of the node.
     Http(String),
     /// `http-private:HOST`: reach this host even where its name resolves to a private address.
     HttpPrivate(String),

@@ -4,6 +4,7 @@
 //! What an interface needs from outside the engine comes through a small trait that the node implements; a node that
 //! lacks it leaves it out, and the plugin is told `unavailable`.
 
+mod addresses;
 pub(crate) mod bindings;
 pub mod checkpoint;
 pub mod config;

@@ -1,13 +1,15 @@
 //! `wasi:http` outgoing requests, with the grant `http:HOST`.
 //!
 //! A name is resolved once and the connection goes to that address, so that a second answer of the resolver cannot lead
-//! elsewhere (DNS rebinding). Private, local and metadata addresses are refused unless `http-private:HOST` is granted.
+//! elsewhere (DNS rebinding). Private, local and metadata addresses, and those of this machine, are refused unless `http-private:HOST`
+//! is granted.
 
+use super::addresses::{Neighbourhood, is_public};
 use http::uri::Scheme;
 use http::{Request, Response, Uri};
 use http_body_util::BodyExt;
 use karman_types::{Grant, GrantSet};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, LazyLock, OnceLock};
 use std::time::Duration;
 use tokio::net::{TcpStream, lookup_host};
@@ -109,7 +111,9 @@ impl Destination {
             .await
             .map_err(unresolved)?
             .collect();
-        let allowed = |address: &&SocketAddr| self.private || is_public(address.ip());
+        let near = Neighbourhood::of_this_machine().await;
+        let is_outside = |address: IpAddr| is_public(address) && !near.has(address);
+        let allowed = |address: &&SocketAddr| self.private || is_outside(address.ip());
         let mut last = match addresses.is_empty() {
             true => Error::DestinationNotFound,
             false => Error::DestinationIpProhibited,
@@ -124,53 +128,6 @@ impl Destination {
             }
         }
         Err(last)
-    }
-}
-
-/// Whether an address is one that anybody on the internet may be at: the special-purpose registries of RFC 6890 are not.
-pub(crate) fn is_public(address: IpAddr) -> bool {
-    match address {
-        IpAddr::V4(address) => is_public_v4(address),
-        IpAddr::V6(address) => is_public_v6(address),
-    }
-}
-
-fn is_public_v4(address: Ipv4Addr) -> bool {
-    let [a, b, c, d] = address.octets();
-    !(a == 0
-        // The server of Azure's machines for their own metadata stands among public ones.
-        || [a, b, c, d] == [168, 63, 129, 16]
-        || a == 10
-        || a == 127
-        || (a == 100 && (64..128).contains(&b))
-        || (a == 169 && b == 254)
-        || (a == 172 && (16..32).contains(&b))
-        || (a == 192 && b == 168)
-        || (a == 192 && b == 0 && (c == 0 || c == 2))
-        || (a == 198 && (18..20).contains(&b))
-        || (a == 198 && b == 51 && c == 100)
-        || (a == 203 && b == 0 && c == 113)
-        || a >= 224)
-}
-
-fn is_public_v6(address: Ipv6Addr) -> bool {
-    // An IPv4 address in another coat is judged as what it is: mapped, compatible, NAT64 and 6to4.
-    let segments = address.segments();
-    let embedded = match segments {
-        [0, 0, 0, 0, 0, 0xffff, high, low]
-        | [0, 0, 0, 0, 0, 0, high, low]
-        | [0x64, 0xff9b, 0, 0, 0, 0, high, low] => Some((high, low)),
-        [0x2002, high, low, ..] => Some((high, low)),
-        _ => None,
-    };
-    match embedded {
-        Some((high, low)) => is_public_v4(Ipv4Addr::from(u32::from(high) << 16 | u32::from(low))),
-        // Global unicast is 2000::/3, less documentation, Teredo and benchmarking.
-        None => {
-            segments[0] & 0xe000 == 0x2000
-                && !(segments[0] == 0x2001 && (segments[1] == 0xdb8 || segments[1] < 0x200))
-                && segments[0] != 0x3fff
-        }
     }
 }
 
@@ -256,35 +213,6 @@ mod tests {
         };
         let sending = Box::into_pin(hooks.send_request(request, None, Box::new(async { Ok(()) })));
         Ok(sending.await?.0.status().as_u16())
-    }
-
-    #[test]
-    fn special_addresses_are_not_public() {
-        for text in [
-            "127.0.0.1",
-            "10.1.2.3",
-            "172.31.0.1",
-            "192.168.0.1",
-            "169.254.169.254",
-            "168.63.129.16",
-            "100.64.0.1",
-            "0.0.0.0",
-            "255.255.255.255",
-            "::1",
-            "::",
-            "fe80::1",
-            "fd00::1",
-            "::ffff:10.0.0.1",
-            "64:ff9b::a9fe:a9fe",
-            "2002:7f00:1::",
-            "2001:db8::1",
-            "ff02::1",
-        ] {
-            assert!(!is_public(text.parse().unwrap()), "{text}");
-        }
-        for text in ["1.1.1.1", "172.32.0.1", "2606:4700::1111", "::ffff:1.1.1.1"] {
-            assert!(is_public(text.parse().unwrap()), "{text}");
-        }
     }
 
     #[tokio::test]

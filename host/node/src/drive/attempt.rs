@@ -21,7 +21,7 @@ use karman_types::{CallContext, ErrorKind, NodeId, TaskError, TaskRequest, TaskR
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// The field of an error that says that the home of the buckets is away.
 pub(super) const HOME: &str = "home";
@@ -306,7 +306,7 @@ async fn commit_there(tasks: &Inner, commit: Commit) -> Committed {
     }
 }
 
-/// Applies a batch of a kept task that this node has accepted and another owns now.
+/// Applies a batch of a kept task that this node has accepted and another owns now, which the keepers are asked about.
 pub(super) async fn take_batch(tasks: &Inner, from: &Member, body: &[u8]) -> Result<TaskResponse, TaskError> {
     let commit: Commit = read("batch", body)?;
     if commit.batch.home != tasks.runtime.id() {
@@ -322,7 +322,13 @@ pub(super) async fn take_batch(tasks: &Inner, from: &Member, body: &[u8]) -> Res
     });
     let answer = match buckets.find(|bucket| !may(bucket)) {
         Some(bucket) => Err(CommitError::Denied { bucket }),
-        None => commit_here(tasks, commit).await?,
+        None => {
+            let kept = tasks.keepers.find(commit.attempt.task, Duration::ZERO).await?;
+            match commit.of_owner(from.node, kept.as_ref()) {
+                Ok(()) => commit_here(tasks, commit).await?,
+                Err(refused) => Err(refused),
+            }
+        }
     };
     if let Err(CommitError::Stale(_)) = answer {
         mesh_of(tasks)?.standing().refused("old-epoch");

@@ -6,8 +6,8 @@ use crate::runtime::Runtime;
 use crate::services::{blocking, store_error};
 use bytes::Bytes;
 use karman_mesh::wall_clock;
-use karman_sched::log::{Entry, Tail, tails};
-use karman_types::{Digest, TaskError};
+use karman_sched::log::{Entry, Tail, Told, explain, tails};
+use karman_types::{Digest, TaskError, TaskId};
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
@@ -63,6 +63,8 @@ struct Inner {
     enough: Arc<Notify>,
     /// One writer at a time, so that entries keep their order.
     writing: Arc<tokio::sync::Mutex<()>>,
+    /// One reader at a time: each holds the whole ring in memory.
+    reading: Arc<tokio::sync::Mutex<()>>,
     /// Policies from before the start, by what they are known by; nothing before somebody asks.
     before: tokio::sync::Mutex<Option<Before>>,
 }
@@ -102,6 +104,7 @@ impl Decisions {
             waiting: Mutex::default(),
             enough: Arc::default(),
             writing: Arc::default(),
+            reading: Arc::default(),
             before: tokio::sync::Mutex::default(),
         });
         tokio::spawn(write_behind(Arc::downgrade(&inner), inner.enough.clone()));
@@ -149,6 +152,15 @@ impl Decisions {
     pub(crate) async fn entries(&self) -> Result<Vec<Entry>, TaskError> {
         self.0.flush().await?;
         self.0.read(|entries| entries).await
+    }
+
+    /// Why a request was served by whom it was.
+    ///
+    /// # Errors
+    /// Those of [`Decisions::entries`].
+    pub(crate) async fn told(&self, request: TaskId) -> Result<Vec<Told>, TaskError> {
+        self.0.flush().await?;
+        self.0.read(move |entries| explain(&entries, request)).await
     }
 
     /// The same as a file that [`DecisionLog::read`] reads.
@@ -199,7 +211,9 @@ impl Inner {
         made: impl FnOnce(Vec<Entry>) -> T + Send + 'static,
     ) -> Result<T, TaskError> {
         let home = self.runtime.home().clone();
+        let reading = self.reading.clone().lock_owned().await;
         blocking(move || {
+            let _alone = reading;
             let all = home.store()?.decisions().all().map_err(store_error)?;
             Ok(made(readable(&all)))
         })
@@ -259,7 +273,6 @@ mod tests {
     use super::*;
     use crate::config::NodeConfig;
     use crate::runtime::RuntimeOptions;
-    use karman_types::TaskId;
 
     #[test]
     fn the_oldest_go_where_the_disk_does_not_keep_up() {

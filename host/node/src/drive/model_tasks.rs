@@ -7,6 +7,8 @@
 use super::dispatch::Ran;
 use crate::inference::{InferRequest, InferTensor, chosen, datatype, each_once};
 use crate::runtime::Runtime;
+use crate::services::apart;
+use bytes::Bytes;
 use karman_engine::capability::nn::Tensors;
 use karman_store::Model;
 use karman_tensor::ElementType;
@@ -88,29 +90,21 @@ pub(super) async fn run(
     request: TaskRequest,
     within: Option<Duration>,
 ) -> Result<(TaskResponse, Ran), TaskError> {
-    let input = read_input(&request.body, &format!("model `{model}`"))?;
     let started = Instant::now();
     let models = runtime.models();
+    let (length, body, of) = (request.body.len(), request.body, format!("model `{model}`"));
+    let input = apart(body.len(), move || read_input(&body, &of)).await?;
     let of_protocol = input["inputs"].is_array();
-    let (inputs, wanted, within) = match of_protocol {
-        true => {
-            let request = read_request(input)?;
-            let inputs: Tensors = request
-                .inputs
-                .iter()
-                .map(InferTensor::read)
-                .collect::<Result<_, _>>()?;
-            let asked = request.parameters.within();
-            let within = [within, asked].into_iter().flatten().min();
-            let wanted: Vec<String> = request.outputs.into_iter().map(|wanted| wanted.name).collect();
-            (inputs, wanted, within)
-        }
-        false => (
-            named_inputs(&models.inputs_of(model).await?, input)?,
-            Vec::new(),
-            within,
-        ),
+    let known = match of_protocol {
+        true => Vec::new(),
+        false => models.inputs_of(model).await?,
     };
+    let Asked {
+        inputs,
+        wanted,
+        within: asked,
+    } = apart(length, move || Asked::read(input, &known)).await?;
+    let within = [within, asked].into_iter().flatten().min();
     let loaded = models.shared().by_name(model.to_owned()).await?;
     let ran_on = format!("{model} ({})", loaded.runs_on());
     let outputs = match within {
@@ -124,18 +118,15 @@ pub(super) async fn run(
             })??
         }
     };
-    let written: Vec<InferTensor> = chosen(outputs, &wanted)?
-        .iter()
-        .map(|(name, tensor)| InferTensor::write(name, tensor))
-        .collect();
-    let output = match of_protocol {
-        true => json!({ "model_name": model, "outputs": written }),
-        false => by_name(&written)?,
-    };
+    let (name, results) = (model.to_owned(), chosen(outputs, &wanted)?);
+    let bytes = results.iter().map(|(_, tensor)| tensor.bytes().len()).sum();
     let response = TaskResponse {
         content_type: "application/json".into(),
         metadata: Vec::new(),
-        body: output.to_string().into(),
+        body: apart(bytes, move || {
+            write_results(of_protocol.then_some(&name), &results)
+        })
+        .await?,
     };
     let ran = Ran {
         took: started.elapsed(),
@@ -145,11 +136,63 @@ pub(super) async fn run(
     Ok((response, ran))
 }
 
+/// What a model is asked for.
+struct Asked {
+    inputs: Tensors,
+    /// The results that are wanted; all where it is empty.
+    wanted: Vec<String>,
+    within: Option<Duration>,
+}
+
+impl Asked {
+    /// In the words of the Open Inference Protocol where it has `inputs`, else an object of the inputs that are known.
+    fn read(input: Value, known: &[(String, ElementType)]) -> Result<Self, TaskError> {
+        if !input["inputs"].is_array() {
+            return Ok(Self {
+                inputs: named_inputs(known, input)?,
+                wanted: Vec::new(),
+                within: None,
+            });
+        }
+        let request = read_request(input)?;
+        let inputs: Result<Tensors, _> = request.inputs.iter().map(InferTensor::read).collect();
+        Ok(Self {
+            inputs: inputs?,
+            wanted: request.outputs.into_iter().map(|wanted| wanted.name).collect(),
+            within: request.parameters.within(),
+        })
+    }
+}
+
+/// In the words of the protocol, with the name of the model, or as an object of the results.
+fn write_results(model: Option<&String>, results: &Tensors) -> Result<Bytes, TaskError> {
+    let written: Vec<InferTensor> = results
+        .iter()
+        .map(|(name, tensor)| InferTensor::write(name, tensor))
+        .collect();
+    let output = match model {
+        Some(model) => json!({ "model_name": model, "outputs": written }),
+        None => by_name(&written)?,
+    };
+    Ok(output.to_string().into())
+}
+
 /// The input of what is named so.
 ///
 /// # Errors
 /// `invalid` for what is no JSON, `limit` for what takes too much memory once it is read.
 pub(super) fn read_input(body: &[u8], of: &str) -> Result<Value, TaskError> {
+    few_values(body, of)?;
+    serde_json::from_slice(body).map_err(|error| {
+        TaskError::invalid(format!("the input of {of} is no JSON: {error}")).with_field("body")
+    })
+}
+
+/// Whether JSON takes no more memory than it may once it is read: a value takes some tens of bytes, whatever it has in the text.
+///
+/// # Errors
+/// `limit`.
+pub(super) fn few_values(body: &[u8], of: &str) -> Result<(), TaskError> {
     let values = body
         .iter()
         .filter(|byte| matches!(byte, b',' | b'[' | b'{'))
@@ -161,9 +204,7 @@ pub(super) fn read_input(body: &[u8], of: &str) -> Result<Value, TaskError> {
         .with_field("body")
         .with_hint("send tensors as bytes: the binary tensor extension of `/v2/models`, or a plugin that takes bytes"));
     }
-    serde_json::from_slice(body).map_err(|error| {
-        TaskError::invalid(format!("the input of {of} is no JSON: {error}")).with_field("body")
-    })
+    Ok(())
 }
 
 /// A request of the Open Inference Protocol, in whatever it came.

@@ -3,13 +3,13 @@
 use super::dispatch::nearest_first;
 use super::mesh::mesh_of;
 use super::model_tasks::MODEL;
-use super::split::Leg;
+use super::split::{Leg, Unpacked, unpack_apart};
 use crate::inference::datatype;
 use crate::node::Node;
 use bytes::Bytes;
 use karman_engine::capability::nn::Tensors;
 use karman_infer::{Dim, TensorInfo};
-use karman_mesh::{Ask, CallHead, Mesh, PeerId, Provider, RemoteReport, pack_tensors, unpack_tensors};
+use karman_mesh::{Ask, CallHead, Mesh, PeerId, Provider, RemoteReport, pack_tensors};
 use karman_store::ModelInfo;
 use karman_types::{Digest, ErrorKind, NodeId, Offer, TaskError, TaskResponse, Tier};
 use serde::{Deserialize, Serialize};
@@ -182,8 +182,7 @@ impl Node {
         };
         let started = Instant::now();
         let (response, report) = mesh.call(peer, head, body).await?;
-        let (there, results) = unpack_tensors::<RanThere>(&response.body)
-            .map_err(|error| TaskError::internal(error.to_string()))?;
+        let (there, results): (RanThere, Tensors) = unpack_apart(&response.body).await?;
         let mut legs = there.legs;
         if let Some(first) = legs.first_mut() {
             let took = started.elapsed().as_micros() as u64;
@@ -312,8 +311,11 @@ pub(super) async fn run(
     body: &Bytes,
 ) -> Result<(TaskResponse, RemoteReport), TaskError> {
     let started = Instant::now();
-    let ((), inputs) = unpack_tensors::<()>(body)
-        .map_err(|error| TaskError::invalid(error.to_string()).with_field("inputs"))?;
+    let Unpacked {
+        head: (),
+        tensors: inputs,
+        room: _room,
+    } = node.split().room().unpack(body).await?;
     let ran = node.run_model_within(name, inputs, within).await?;
     let there = RanThere {
         legs: ran.legs,

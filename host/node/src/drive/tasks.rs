@@ -17,7 +17,7 @@ use super::time::{keep_time, reading, remember};
 use crate::node;
 use crate::plugins::Plugins;
 use crate::runtime::Runtime;
-use crate::services::store_error;
+use crate::services::{apart, store_error};
 use karman_mesh::Mesh;
 use karman_tasks::{
     AttemptId, Event, Guarantee, Handover, Instant, Limits, Machine, Provider, SaveError, Saved, Status,
@@ -146,9 +146,9 @@ impl Tasks {
     /// When it is not accepted: see [`karman_tasks::SubmitError`].
     pub(crate) async fn submit(&self, submission: Submission) -> Result<TaskId, TaskError> {
         let asked = self.0.runtime.context(None).task;
-        let submission = Box::new(submission);
-        self.acknowledged(asked, Event::Submit { asked, submission })
-            .await
+        let length = submission.request.body.len();
+        let event = apart(length, move || Ok(Event::submit(asked, submission))).await?;
+        self.acknowledged(asked, event).await
     }
 
     /// Takes over a task that another node hands over.

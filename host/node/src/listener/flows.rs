@@ -8,6 +8,7 @@ use super::public::accepting;
 use super::tasks::{Removal, Wait, read};
 use crate::drive::{FlowOrder, FlowStatus, MeasureOrder, Measured};
 use crate::node::Node;
+use crate::services::apart;
 use axum::Router;
 use axum::body::Bytes;
 use axum::extract::rejection::BytesRejection;
@@ -15,7 +16,7 @@ use axum::extract::{DefaultBodyLimit, State};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Json, Response};
 use axum::routing::{get, post};
-use karman_sched::log::{Told, explain};
+use karman_sched::log::Told;
 use karman_tasks::Guarantee;
 use karman_types::Limits;
 use serde_json::json;
@@ -54,9 +55,8 @@ async fn decisions(State(node): State<Node>) -> Result<Response, Refusal> {
 
 /// Why a run was served by whom it was.
 async fn why(State(node): State<Node>, InPath(run): InPath<String>) -> Result<Json<Vec<Told>>, Refusal> {
-    let run = read(&run)?;
-    let entries = node.tasks().decisions().entries().await?;
-    Ok(Json(explain(&entries, run)))
+    let told = node.tasks().decisions().told(read(&run)?);
+    Ok(Json(told.await?))
 }
 
 /// `POST /flows`: the body is `{"workflow": …, "input": …}`, the workflow a `flow.toml` in a text, or the same keys in JSON. The
@@ -66,7 +66,8 @@ async fn run(
     headers: HeaderMap,
     body: Result<Bytes, BytesRejection>,
 ) -> Result<Response, Refusal> {
-    let order = FlowOrder::read(&whole(body, Limits::ceiling().input)?)?;
+    let body = whole(body, Limits::ceiling().input)?;
+    let order = apart(body.len(), move || FlowOrder::read(&body)).await?;
     let (promise, key) = accepting(&headers)?;
     let promise = promise.unwrap_or(Guarantee::Local);
     let run = node.tasks().run_flow(&order, promise, key).await?;

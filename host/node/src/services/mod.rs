@@ -67,6 +67,20 @@ pub(crate) async fn blocking<T: Send + 'static>(
         .unwrap_or_else(|error| Err(TaskError::internal(format!("a step of the host failed: {error}"))))
 }
 
+/// Bytes that are read, hashed or written sooner than it takes to have that done elsewhere.
+const SHORT: usize = 64 << 10;
+
+/// Works on so many bytes: on another thread where they are many, for those of the connections have many connections each.
+pub(crate) async fn apart<T: Send + 'static>(
+    bytes: usize,
+    work: impl FnOnce() -> Result<T, TaskError> + Send + 'static,
+) -> Result<T, TaskError> {
+    match bytes <= SHORT {
+        true => work(),
+        false => blocking(work).await,
+    }
+}
+
 /// Does something that is not to be left half done: it goes on when nobody waits for it any more.
 pub(crate) async fn to_the_end<T: Send + 'static>(
     work: impl Future<Output = Result<T, TaskError>> + Send + 'static,
@@ -79,7 +93,15 @@ pub(crate) async fn to_the_end<T: Send + 'static>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::io;
+    use std::{io, thread};
+
+    #[tokio::test]
+    async fn only_much_is_worked_on_elsewhere() {
+        let here = thread::current().id();
+        let on = || Ok(thread::current().id());
+        assert_eq!(apart(SHORT, on).await.unwrap(), here);
+        assert_ne!(apart(SHORT + 1, on).await.unwrap(), here);
+    }
 
     #[test]
     fn a_disk_that_fails_is_told_from_one_who_asks_for_too_much() {

@@ -41,8 +41,7 @@ fn work(guarantee: Guarantee) -> Submission {
 }
 
 fn submit(machine: &mut Machine, asked: TaskId, submission: Submission) -> Vec<Action> {
-    let submission = Box::new(submission);
-    machine.handle(Instant(0), Event::Submit { asked, submission })
+    machine.handle(Instant(0), Event::submit(asked, submission))
 }
 
 fn offer(machine: &mut Machine, now: u64, nodes: &[&str]) -> Vec<Action> {

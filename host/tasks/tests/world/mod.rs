@@ -181,13 +181,7 @@ impl World {
             )
         };
         self.checks.submitted(asked, &submission, self.now, DAWN);
-        self.event(
-            n,
-            Event::Submit {
-                asked,
-                submission: Box::new(submission),
-            },
-        );
+        self.event(n, Event::submit(asked, submission));
     }
 
     /// Something happens that nobody asked for.

@@ -1,4 +1,5 @@
 use super::json;
+use crate::drive::model_tasks::few_values;
 use bytes::Bytes;
 use karman_types::{TaskError, Workflow};
 use serde::{Deserialize, Deserializer, Serialize};
@@ -22,6 +23,7 @@ impl FlowOrder {
     /// # Errors
     /// `invalid`, naming what is wrong.
     pub(crate) fn read(bytes: &[u8]) -> Result<Self, TaskError> {
+        few_values(bytes, "a workflow")?;
         let order: Self = serde_json::from_slice(bytes).map_err(|error| {
             TaskError::invalid(format!("the order of a workflow: {error}")).with_field("workflow")
         })?;

@@ -36,7 +36,13 @@ impl Inner {
                 if let Some(refused) = refuse(from, &question) {
                     return answer(&Answer::Written(Err(refused)));
                 }
-                answer(&self.question(from.node, question, false).await?)
+                if let Question::Progress(task) = question {
+                    let find = self.question(from.node, Question::Find(task, 0), false).await?;
+                    self.may_look(from, &find)?;
+                }
+                let told = self.question(from.node, question, false).await?;
+                self.may_look(from, &told)?;
+                answer(&told)
             }
             Message::Question(Some(member), question) => {
                 self.seat_among(from)?;
@@ -68,6 +74,18 @@ impl Inner {
                 self.judge_term(installed.vote > vote);
                 answer(&installed)
             }
+        }
+    }
+
+    /// Whether a member may know of a task that it asked for: its owner, the home of its buckets, a keeper, or who may call it.
+    fn may_look(&self, from: &Member, told: &Answer) -> Result<(), TaskError> {
+        let Answer::Found(Some(kept)) = told else {
+            return Ok(());
+        };
+        let has_part = kept.owner == from.node || kept.record.home == Some(from.node);
+        match has_part || may_call(from, &kept.record.name) || self.seat_among(from).is_ok() {
+            true => Ok(()),
+            false => Err(no_right(from, &kept.record.name)),
         }
     }
 
@@ -184,13 +202,8 @@ impl Inner {
             TaskError::unavailable(format!("this node does not own task {task}"))
                 .with_hint("try again in a while")
         })?;
-        let right = status.name.parse().map(Right::Call);
-        if !right.is_ok_and(|right| from.rights.allows(&right)) {
-            return Err(TaskError::denied(format!(
-                "node {} has no right `call:{}`",
-                from.node.short(),
-                status.name
-            )));
+        if !may_call(from, &status.name) {
+            return Err(no_right(from, &status.name));
         }
         if forgets || status.state.is_open() {
             tasks.remove(&status)?;
@@ -210,14 +223,20 @@ fn may_not_take(
     (!may).then(|| KeptError::Denied(name.clone()))
 }
 
-/// What a member may not propose, whichever node leads: it makes nobody else an owner, and only of tasks that it may call.
+fn may_call(member: &Member, name: &str) -> bool {
+    let right = name.parse().map(Right::Call);
+    right.is_ok_and(|right| member.rights.allows(&right))
+}
+
+fn no_right(member: &Member, name: &str) -> TaskError {
+    TaskError::denied(format!("node {} has no right `call:{name}`", member.node.short()))
+}
+
+/// What a member may not propose, whichever node leads: it makes nobody else an owner, only of tasks that it may call, and writes to
+/// no other's buckets.
 fn refuse(from: &Member, question: &Question) -> Option<KeptError> {
     let Question::Propose(entry) = question else {
         return None;
-    };
-    let may = |name: &str| {
-        let right = name.parse().map(Right::Call);
-        right.is_ok_and(|right| from.rights.allows(&right))
     };
     if let Entry::Accept { record, .. } = &**entry
         && let Err(SubmitError::TooLong {
@@ -227,8 +246,10 @@ fn refuse(from: &Member, question: &Question) -> Option<KeptError> {
         return Some(KeptError::Limit(LimitReached { name, most }));
     }
     match &**entry {
-        Entry::Accept { owner, record } if *owner != from.node || !may(&record.name) => {
-            Some(KeptError::Denied(record.name.clone()))
+        Entry::Accept { owner, record } => {
+            let at_home = record.home.is_none_or(|home| home == from.node);
+            let may = *owner == from.node && at_home && may_call(from, &record.name);
+            (!may).then(|| KeptError::Denied(record.name.clone()))
         }
         Entry::Own { node, .. } if *node != from.node => Some(KeptError::Denied("own".into())),
         _ => None,

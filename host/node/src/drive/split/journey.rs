@@ -3,7 +3,8 @@
 use super::encodings::{Packed, Suits, pack_for};
 use super::patience::Patience;
 use super::stages::Stage;
-use super::wire::{Journey, Leg, Station, unpack};
+use super::unpacked::unpack_apart;
+use super::wire::{Journey, Leg, Station};
 use crate::drive::mesh_of;
 use crate::node::Node;
 use crate::services::Meanwhile;
@@ -227,7 +228,7 @@ async fn ask(
         None => mesh.call(peer, head, body).await?,
     };
     let transfer_us = (started.elapsed().as_micros() as u64).saturating_sub(report.took_us);
-    let (mut legs, results): (Vec<Leg>, Tensors) = unpack(&response.body)?;
+    let (mut legs, results): (Vec<Leg>, Tensors) = unpack_apart(&response.body).await?;
     if let [last] = &mut legs[..] {
         last.bytes_out = response.body.len() as u64;
     }

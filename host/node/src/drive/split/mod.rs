@@ -20,6 +20,7 @@
 //! | `journey` | a request from stage to stage, past those that do not answer |
 //! | `patience` | how long a node is waited for until who holds the data begins with the rest itself |
 //! | `answers` | how long it is waited for at all: as long as it answers |
+//! | `unpacked` | what comes from other nodes, decoded: where it holds up nobody, and no more at once than there is room for |
 //! | `serve` | what this node does for others: make a stage ready, run it |
 //! | `inside` | the other way to split a model: inside its layers, by memory |
 //!
@@ -45,6 +46,7 @@ mod rounds;
 mod running;
 mod serve;
 mod stages;
+mod unpacked;
 mod way;
 mod wire;
 
@@ -57,6 +59,7 @@ pub use policy::CutBy;
 pub(crate) use profiles::tell as profile;
 pub use profiles::{NodeProfile, WholeOnGpu};
 pub(crate) use serve::{prepare, run};
+pub(in crate::drive) use unpacked::{Unpacked, unpack_apart};
 pub use wire::Leg;
 
 use crate::drive::links::LinkMeasure;
@@ -78,6 +81,7 @@ use stages::Stages;
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
+use unpacked::Room;
 
 /// How long a node that did not answer is asked last.
 const ASKED_LAST: Duration = Duration::from_secs(10);
@@ -90,6 +94,7 @@ pub(crate) struct Split {
     turns: Turns,
     words: Words,
     answers: Answers,
+    room: Room,
     /// Whoever times the layers of a model: two at once would time each other's load.
     timing: Arc<Mutex<()>>,
 }
@@ -104,6 +109,7 @@ impl Split {
             turns: Turns::default(),
             words: Words::default(),
             answers: Answers::default(),
+            room: Room::default(),
             timing: Arc::default(),
         }
     }
@@ -123,6 +129,11 @@ impl Split {
 
     const fn answers(&self) -> &Answers {
         &self.answers
+    }
+
+    /// Room for what other nodes send.
+    pub(super) const fn room(&self) -> &Room {
+        &self.room
     }
 
     /// Whether this node may lend the file under this name, `model/NAME`: a model of its own, or one that visits.

@@ -3,6 +3,7 @@
 
 use super::encodings::{Suits, pack_for};
 use super::journey::travel;
+use super::unpacked::Unpacked;
 use super::wire::{Journey, Prepare, unpack};
 use crate::drive::serve::peer_of;
 use crate::node::Node;
@@ -40,7 +41,11 @@ pub(crate) async fn run(
     body: &Bytes,
 ) -> Result<(TaskResponse, RemoteReport), TaskError> {
     let started = Instant::now();
-    let (journey, tensors) = unpack::<Journey>(body)?;
+    let Unpacked {
+        head: journey,
+        tensors,
+        room: _room,
+    } = node.split().room().unpack::<Journey>(body).await?;
     journey.check()?;
     let (stages, cut) = (node.split().stages(), &journey.cut);
     if !stages.knows_stage_as(&head.name, cut, journey.stage)? {
