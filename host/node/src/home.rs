@@ -1,4 +1,5 @@
-use karman_store::{OpenError, Store, StoreLimits};
+use crate::services::blocking;
+use karman_store::{OpenError, Store, StoreError, StoreLimits};
 use karman_types::{Grant, TaskError};
 use parking_lot::Mutex;
 use std::path::{Path, PathBuf};
@@ -79,6 +80,16 @@ impl Home {
         let opened = Store::open_with(&self.0.folder, self.0.limits.clone()).map_err(open_error)?;
         *store = Some(opened.clone());
         Ok(opened)
+    }
+
+    /// Does something with the store on a thread that may wait for the disk.
+    pub(crate) fn with<T, F>(&self, step: F) -> impl Future<Output = Result<T, TaskError>> + use<T, F>
+    where
+        T: Send + 'static,
+        F: FnOnce(&Store) -> Result<T, StoreError> + Send + 'static,
+    {
+        let home = self.clone();
+        blocking(move || Ok(step(&home.store()?)?))
     }
 }
 

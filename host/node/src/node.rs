@@ -8,7 +8,7 @@ use crate::listener::{Listener, ShutDown, serve_control, serve_public};
 use crate::logs::LogRing;
 use crate::plugins::{PluginStatus, Plugins};
 use crate::runtime::{Runtime, RuntimeOptions};
-use crate::services::{blocking, store_error};
+use crate::services::blocking;
 use karman_engine::Machine;
 use karman_mesh::Mesh;
 use karman_mesh::membership::UnixTime;
@@ -276,7 +276,7 @@ impl Node {
     /// What the store says.
     pub fn newest_time(&self) -> Result<UnixTime, TaskError> {
         let store = self.runtime().home().store()?;
-        let newest = store.mesh().time_floor(0).map_err(store_error)?;
+        let newest = store.mesh().time_floor(0)?;
         Ok(UnixTime::from_seconds(newest))
     }
 

@@ -1,6 +1,6 @@
 use crate::StoreLimits;
 use crate::disk::{is_full, is_of_disk};
-use karman_types::{Digest, ErrorKind, Grant};
+use karman_types::{Digest, ErrorKind, Grant, TaskError};
 use semver::Version;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -237,7 +237,7 @@ pub enum StoreError {
 }
 
 impl StoreError {
-    /// Which way it failed, for callers that answer with a [`karman_types::TaskError`].
+    /// Which way it failed.
     pub fn kind(&self) -> ErrorKind {
         match self {
             Self::Limit { .. } | Self::Full { .. } => ErrorKind::Limit,
@@ -248,12 +248,11 @@ impl StoreError {
             | Self::ModelName { .. }
             | Self::Exits { .. }
             | Self::Increment { .. }
-            | Self::Unknown { .. }
             | Self::Mismatch { .. }
-            | Self::Older { .. }
             | Self::Done { .. }
             | Self::StillGranted { .. } => ErrorKind::Invalid,
-            Self::Receiving { .. } => ErrorKind::Unavailable,
+            Self::Older { .. } => ErrorKind::Denied,
+            Self::Unknown { .. } | Self::Receiving { .. } => ErrorKind::Unavailable,
             _ => ErrorKind::Internal,
         }
     }
@@ -278,6 +277,19 @@ impl StoreError {
         move |source| Self::Io {
             path: path.into(),
             source,
+        }
+    }
+}
+
+/// The field of a [`TaskError`] for which the disk of a node is to blame, and nobody who asked for anything.
+pub const DISK: &str = "disk";
+
+impl From<StoreError> for TaskError {
+    fn from(error: StoreError) -> Self {
+        let told = Self::new(error.kind(), error.to_string());
+        match error.is_of_disk() {
+            true => told.with_field(DISK),
+            false => told,
         }
     }
 }
@@ -352,6 +364,26 @@ mod tests {
         let full = StoreError::io(Path::new("/node/state.redb"))(io::ErrorKind::StorageFull.into());
         assert_eq!(full.kind(), ErrorKind::Unavailable);
         assert!(full.to_string().ends_with("; free space there"), "{full}");
+    }
+
+    #[test]
+    fn a_disk_that_fails_is_told_from_one_who_asks_for_too_much() {
+        let told =
+            |kind: io::ErrorKind| TaskError::from(StoreError::io(Path::new("/node/state.redb"))(kind.into()));
+        let of_disk = |error: &TaskError| error.field.as_deref() == Some(DISK);
+        for kind in [io::ErrorKind::StorageFull, io::ErrorKind::ReadOnlyFilesystem] {
+            let error = told(kind);
+            assert!(
+                of_disk(&error) && error.kind == ErrorKind::Unavailable,
+                "{error:?}"
+            );
+        }
+        assert!(!of_disk(&told(io::ErrorKind::PermissionDenied)));
+        let unknown = StoreError::Unknown {
+            what: "model",
+            name: "digits".into(),
+        };
+        assert!(!of_disk(&TaskError::from(unknown)));
     }
 
     #[test]

@@ -70,7 +70,7 @@ pub use blobs::Blobs;
 pub use bucket::{Bucket, KeyPage, Usage, Versioned, incremented};
 pub use bundles::{Bundle, BundleOrder, BundleState, Bundles};
 pub use decisions::Decisions;
-pub use error::{OpenError, StoreError};
+pub use error::{DISK, OpenError, StoreError};
 pub use exits::ModelExit;
 pub use grants::Grants;
 pub use keepers::Keepers;

@@ -7,12 +7,12 @@ pub(super) use handover::{hand_over, take_over};
 use super::own_task::OwnTask;
 use super::tasks::Inner;
 use super::{away, flow};
-use crate::services::{DISK, Effects, Origin, blocking, is_of_disk, store_error};
+use crate::services::{Effects, Origin, blocking, is_of_disk};
 use bytes::Bytes;
 use karman_engine::Plugin;
 use karman_mesh::membership::{Member, Right};
 use karman_mesh::{Ask, CallHead, Mesh};
-use karman_store::StoreError;
+use karman_store::{DISK, StoreError};
 use karman_tasks::{
     Answer, AttemptId, Batch, Begin, BeginError, Call, Commit, CommitError, Epoch, Event, LimitReached,
     Operation, Verdict,
@@ -367,9 +367,9 @@ async fn commit_here(tasks: &Inner, commit: Commit) -> Committed {
                 Ok(Err(CommitError::Limit(LimitReached { name, most })))
             }
             Err(error @ (StoreError::Limit { .. } | StoreError::Name { .. })) => {
-                Ok(Err(CommitError::Unfit(store_error(error))))
+                Ok(Err(CommitError::Unfit(TaskError::from(error))))
             }
-            Err(error) => Err(store_error(error)),
+            Err(error) => Err(TaskError::from(error)),
         }
     });
     applied.await

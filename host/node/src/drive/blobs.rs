@@ -5,7 +5,7 @@ use super::mesh_of;
 use crate::contacts;
 use crate::node::Node;
 use crate::plugins::{DeployOptions, Deployed};
-use crate::services::{blocking, store_error};
+use crate::services::blocking;
 use bytes::Bytes;
 use karman_mesh::membership::Member;
 use karman_mesh::{Ask, CallHead, MOST_GROUPS, PeerId, Ticket, Wanted};
@@ -148,8 +148,7 @@ impl Node {
                 .map(|contact| now.since(contact.start).as_millis() as u64);
             tracing::info!(bundle = %digest.short(), %to, since_contact_ms = since, "a bundle leaves");
         }
-        let home = self.runtime().home().clone();
-        blocking(move || home.store()?.blobs().slices(&digest).map_err(store_error)).await
+        self.slices_of(digest).await
     }
 
     /// The file that a ticket names, under the name that the ticket is for: a right to deploy one plugin opens no other.
@@ -159,9 +158,8 @@ impl Node {
         {
             return Ok(component.slices.clone());
         }
-        let home = self.runtime().home().clone();
         if self.split().knows_as(&ticket.name, ticket.digest)? {
-            return blocking(move || home.store()?.blobs().slices(&ticket.digest).map_err(store_error)).await;
+            return self.slices_of(ticket.digest).await;
         }
         let plugin = self.plugins().find(&ticket.name)?.current();
         if plugin.package().id != ticket.digest {
@@ -170,7 +168,14 @@ impl Node {
                 ticket.name
             )));
         }
-        blocking(move || home.store()?.blobs().slices(&ticket.digest).map_err(store_error)).await
+        self.slices_of(ticket.digest).await
+    }
+
+    async fn slices_of(&self, digest: Digest) -> Result<Arc<Slices>, TaskError> {
+        self.runtime()
+            .home()
+            .with(move |store| store.blobs().slices(&digest))
+            .await
     }
 
     /// Takes a plugin into service that a member deploys, with its file from that member and from all who have it.
@@ -249,15 +254,15 @@ impl Node {
             from = from.join(" "),
             "fetched"
         );
-        blocking(move || partial.lock().read().map_err(store_error)).await
+        blocking(move || partial.lock().read().map_err(TaskError::from)).await
     }
 }
 
 /// What became of beginning to receive a blob; that too much is being received can be told from all else.
 fn received(begun: Result<Partial, StoreError>) -> Result<Partial, TaskError> {
     begun.map_err(|error| match error {
-        StoreError::Limit { field: RECEIVING, .. } => store_error(error).with_field(RECEIVING),
-        error => store_error(error),
+        StoreError::Limit { field: RECEIVING, .. } => TaskError::from(error).with_field(RECEIVING),
+        error => TaskError::from(error),
     })
 }
 

@@ -3,7 +3,7 @@
 use super::deploy::{OnNode, read};
 use super::model_tasks::MODEL;
 use crate::node::Node;
-use crate::services::{blocking, store_error, to_the_end};
+use crate::services::{blocking, to_the_end};
 use bytes::Bytes;
 use karman_mesh::{Ask, CallHead, PeerId, Wanted, pack_tensors, unpack_tensors};
 use karman_store::{Model, ModelInfo, check_model_name};
@@ -81,10 +81,13 @@ impl Node {
         let home = self.runtime().home().clone();
         let models = self.runtime().models().clone();
         let added = blocking(move || {
-            check_model_name(&name).map_err(store_error)?;
+            check_model_name(&name)?;
             models.check_one(&name, &file)?;
             let store = home.store()?;
-            store.models().add(&name, &file, None, info).map_err(store_error)
+            store
+                .models()
+                .add(&name, &file, None, info)
+                .map_err(TaskError::from)
         });
         let added = added.await?;
         self.runtime().models().changed();
@@ -174,8 +177,7 @@ impl Node {
 
     /// A file that is here need not be sent, so a caller that knows its digest could have it under a name that it may call.
     async fn is_no_other_model(&self, name: &str, digest: Digest) -> Result<(), TaskError> {
-        let home = self.runtime().home().clone();
-        let held = blocking(move || home.store()?.models().list().map_err(store_error)).await?;
+        let held = self.runtime().models().list()?;
         let mut same = held.iter().filter(|model| model.digest == digest).peekable();
         match same.peek().is_some() && !same.any(|model| model.name == name) {
             true => Err(TaskError::denied("this node has that model under another name")

@@ -23,7 +23,7 @@ use super::parcels::wants_room;
 use crate::ahead::{ContactsAhead, LastSeen};
 use crate::contacts::{self, Contacts};
 use crate::node::{Inner, Node};
-use crate::services::{blocking, is_of_disk, store_error};
+use crate::services::{blocking, is_of_disk};
 use bytes::Bytes;
 use karman_mesh::{Ask, CallHead, Mesh, PeerId};
 use karman_space::{Contact, ContactPlan, Priority, Time, Waiting, agenda};
@@ -344,7 +344,7 @@ async fn send(
             let at_ms = (contacts::now().unix_micros() / 1000) as u64;
             let passed = BundleState::Passed { to, at_ms };
             // One that was called back or answered meanwhile stays so.
-            let left = blocking(move || store.bundles().leave(&digest, passed).map_err(store_error));
+            let left = blocking(move || store.bundles().leave(&digest, passed).map_err(TaskError::from));
             if let Err(error) = left.await {
                 // It goes once more, but not before the others.
                 tracing::warn!(bundle = %digest.short(), %error, "a bundle that has left is not written down as such");
@@ -365,7 +365,7 @@ async fn send(
         }
         Err(error) => {
             tracing::warn!(bundle = %digest.short(), %to, %error, "a node does not take a bundle");
-            blocking(move || store.bundles().refused(&digest, to).map_err(store_error)).await?;
+            blocking(move || store.bundles().refused(&digest, to).map_err(TaskError::from)).await?;
             Ok(true)
         }
     }
@@ -374,7 +374,7 @@ async fn send(
 /// The bundle of this digest.
 pub(super) async fn known(store: &Store, digest: Digest) -> Result<Option<Bundle>, TaskError> {
     let store = store.clone();
-    blocking(move || store.bundles().get(&digest).map_err(store_error)).await
+    blocking(move || store.bundles().get(&digest).map_err(TaskError::from)).await
 }
 
 #[cfg(test)]

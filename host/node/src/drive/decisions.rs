@@ -3,10 +3,11 @@
 
 use super::attempt::{read, write};
 use crate::runtime::Runtime;
-use crate::services::{blocking, store_error};
+use crate::services::blocking;
 use bytes::Bytes;
 use karman_mesh::wall_clock;
 use karman_sched::log::{Entry, Tail, Told, explain, tails};
+use karman_store::Store;
 use karman_types::{Digest, TaskError, TaskId};
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
@@ -171,15 +172,13 @@ impl Decisions {
         let entries = self.entries().await?;
         let plugins = entries.iter().filter_map(Entry::plugin);
         let used: BTreeSet<Digest> = plugins.map(|plugin| plugin.id).collect();
-        let home = self.0.runtime.home().clone();
-        let policies = blocking(move || {
-            let store = home.store()?;
+        let policies = move |store: &Store| {
             let file = |id: &Digest| store.blobs().read(id).ok();
             let files = used.iter().filter_map(file);
             Ok(files.map(|file| ByteBuf::from(file.to_vec())).collect())
-        });
+        };
         write(&DecisionLog {
-            policies: policies.await?,
+            policies: self.0.runtime.home().with(policies).await?,
             entries,
         })
     }
@@ -210,14 +209,12 @@ impl Inner {
         &self,
         made: impl FnOnce(Vec<Entry>) -> T + Send + 'static,
     ) -> Result<T, TaskError> {
-        let home = self.runtime.home().clone();
         let reading = self.reading.clone().lock_owned().await;
-        blocking(move || {
+        let read = move |store: &Store| {
             let _alone = reading;
-            let all = home.store()?.decisions().all().map_err(store_error)?;
-            Ok(made(readable(&all)))
-        })
-        .await
+            Ok(made(readable(&store.decisions().all()?)))
+        };
+        self.runtime.home().with(read).await
     }
 
     /// Writes down what waits. It goes on where nobody waits for it any more, and nobody writes beside it.
@@ -244,7 +241,7 @@ impl Inner {
             store
                 .decisions()
                 .append(entries, most, MOST_BYTES)
-                .map_err(store_error)
+                .map_err(TaskError::from)
         });
         if written.is_err() {
             self.waiting.lock().put_back(taken);

@@ -3,7 +3,6 @@
 
 use crate::contacts;
 use crate::node::Node;
-use crate::services::store_error;
 use karman_mesh::membership::{MembershipError, UnixTime};
 use karman_mesh::{Mesh, Path, Peer, Situation, wall_clock};
 use karman_store::{MOST_AHEAD, Store};
@@ -31,7 +30,7 @@ impl Diagnosis {
     /// When the store cannot be read.
     pub fn of_clock(store: &Store) -> Result<Self, TaskError> {
         let clock = wall_clock();
-        let seen = store.mesh().time_floor(0).map_err(store_error)?;
+        let seen = store.mesh().time_floor(0)?;
         Ok(of_clock(
             UnixTime::from_seconds(clock.as_secs()),
             UnixTime::from_seconds(seen),

@@ -6,7 +6,7 @@ use super::mesh_of;
 use super::parcels::{MOST_LIFETIME, kept, must_have_room, not_received, record, too_long};
 use super::serve::peer_of;
 use crate::node::Node;
-use crate::services::{blocking, is_of_disk, store_error};
+use crate::services::{blocking, is_of_disk};
 use bytes::Bytes;
 use karman_mesh::membership::{Member, Right};
 use karman_mesh::{Envelope, Parcel, Wanted, open_bundle};
@@ -102,7 +102,7 @@ impl Node {
         let store = self.runtime().home().store()?;
         let standing = mesh_of(self)?.standing().clone();
         blocking(move || {
-            let bytes = store.blobs().read(&bundle).map_err(store_error)?;
+            let bytes = store.blobs().read(&bundle)?;
             let (_, sealed) = open_bundle(&bytes)?;
             let (sender, envelope, content) = Envelope::open(&sealed, &standing)?;
             let order = order_in(&sender, &envelope)?;
@@ -120,7 +120,7 @@ impl Node {
     ) -> Result<(), TaskError> {
         let Some(order) = order else { return Ok(()) };
         let store = self.runtime().home().store()?;
-        let is_new = blocking(move || store.bundles().must_be_new(&order).map_err(store_error)).await;
+        let is_new = blocking(move || store.bundles().must_be_new(&order).map_err(TaskError::from)).await;
         if let Err(error) = &is_new
             && error.kind == ErrorKind::Limit
         {
@@ -151,7 +151,7 @@ impl Node {
                 Some(order) => bundles.done(&bundle, order, state),
                 None => bundles.set(&bundle, state),
             };
-            set.map_err(store_error)
+            set.map_err(TaskError::from)
         })
         .await
     }
@@ -242,7 +242,7 @@ impl Node {
         match refused {
             None => {
                 let done = BundleState::Delivered;
-                blocking(move || store.bundles().set(&bundle, done).map_err(store_error)).await
+                blocking(move || store.bundles().set(&bundle, done).map_err(TaskError::from)).await
             }
             Some(error) => away::refused(self.tasks().inner(), bundle, error).await,
         }

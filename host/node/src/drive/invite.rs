@@ -4,10 +4,11 @@ use super::mesh::refused;
 use super::mesh_of;
 use crate::config::Time;
 use crate::node::Node;
-use crate::services::{blocking, store_error};
+use crate::services::blocking;
 use karman_mesh::membership::{Invitation, Right, Rights, Terms, UnixTime};
 use karman_mesh::{InvitationStatus, Invitations, Multiaddr, wall_clock};
 use karman_package::PublicKey;
+use karman_store::Store;
 use karman_types::{TaskError, Tier};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
@@ -116,13 +117,9 @@ impl Node {
 
     /// Remembers that this invitation was made here now.
     async fn remember_invitation(&self, invitation: Invitation) -> Result<(), TaskError> {
-        let (home, now) = (self.runtime().home().clone(), self.mesh_time());
-        let remember = move || -> Result<(), TaskError> {
-            let store = home.store()?;
-            let remembered = Invitations::of(&store).remember(&invitation, now);
-            remembered.map_err(store_error)
-        };
-        blocking(remember).await
+        let now = self.mesh_time();
+        let remember = move |store: &Store| Invitations::of(store).remember(&invitation, now);
+        self.runtime().home().with(remember).await
     }
 
     /// The invitations that were made here, the last first, and what has become of each; not their words.
@@ -130,13 +127,9 @@ impl Node {
     /// # Errors
     /// `internal` for what the disk refused.
     pub async fn invitations(&self) -> Result<Vec<InvitationStatus>, TaskError> {
-        let (home, now) = (self.runtime().home().clone(), self.mesh_time());
-        let list = move || -> Result<Vec<InvitationStatus>, TaskError> {
-            let store = home.store()?;
-            let listed = Invitations::of(&store).list(now);
-            listed.map_err(store_error)
-        };
-        blocking(list).await
+        let now = self.mesh_time();
+        let list = move |store: &Store| Invitations::of(store).list(now);
+        self.runtime().home().with(list).await
     }
 
     /// Has nobody use the invitation of this id, or whose id begins so.

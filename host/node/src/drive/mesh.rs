@@ -104,7 +104,7 @@ pub(crate) fn join(node: &Node, options: JoinOptions) -> Result<Option<Mesh>, Ta
     let config = &node.runtime().config().mesh;
     let store = node.runtime().home().store()?;
     let root = root_of(&store).map_err(refused)?;
-    let known: Option<MeshKey> = store.mesh().get("mesh").map_err(crate::services::store_error)?;
+    let known: Option<MeshKey> = store.mesh().get("mesh")?;
     if invitation.is_none() && known.is_none() && root.is_none() {
         return Ok(None);
     }

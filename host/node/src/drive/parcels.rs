@@ -5,7 +5,7 @@ use super::bundles::{MOST_BUNDLE, Terms, priority};
 use super::mesh_of;
 use crate::contacts;
 use crate::node::Node;
-use crate::services::{blocking, store_error};
+use crate::services::blocking;
 use bytes::Bytes;
 use karman_mesh::membership::UnixTime;
 use karman_mesh::{BundleHead, Envelope, Parcel, write_bundle};
@@ -114,13 +114,7 @@ impl Node {
     /// # Errors
     /// What the disk refused.
     pub fn bundle_list(&self) -> Result<Vec<BundleStatus>, TaskError> {
-        let all = self
-            .runtime()
-            .home()
-            .store()?
-            .bundles()
-            .list()
-            .map_err(store_error)?;
+        let all = self.runtime().home().store()?.bundles().list()?;
         let status = |bundle: Bundle| BundleStatus {
             bundle: bundle.digest,
             label: bundle.label,
@@ -281,9 +275,9 @@ pub(super) fn kept(kept: Result<bool, StoreError>) -> Result<bool, TaskError> {
         };
         match field {
             "bundles" | "waiting bundles" | "bundles-per-member" | "waiting-per-member" => {
-                store_error(error).with_field(NO_ROOM)
+                TaskError::from(error).with_field(NO_ROOM)
             }
-            _ => store_error(error),
+            _ => TaskError::from(error),
         }
     })
 }

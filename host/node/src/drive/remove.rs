@@ -6,7 +6,7 @@ use super::flow::forget_measured;
 use super::model_tasks::MODEL;
 use super::split::forget_order;
 use crate::node::Node;
-use crate::services::{blocking, store_error, to_the_end};
+use crate::services::{blocking, to_the_end};
 use karman_store::Store;
 use karman_types::TaskError;
 
@@ -59,13 +59,10 @@ impl Node {
 /// `unavailable` when there is none of that name; what the disk refuses.
 pub fn remove_stored_model(store: &Store, name: &str) -> Result<karman_store::Model, TaskError> {
     let models = store.models();
-    models
-        .get(name)
-        .map_err(store_error)?
-        .ok_or_else(|| unknown_model(name))?;
+    models.get(name)?.ok_or_else(|| unknown_model(name))?;
     forget_order(store, name)?;
     forget_measured(store, name)?;
-    models.remove(name).map_err(store_error)
+    models.remove(name).map_err(TaskError::from)
 }
 
 /// The error that this node has no model of that name.

@@ -17,7 +17,7 @@ use super::time::{keep_time, reading, remember};
 use crate::node;
 use crate::plugins::Plugins;
 use crate::runtime::Runtime;
-use crate::services::{apart, store_error};
+use crate::services::apart;
 use karman_mesh::Mesh;
 use karman_tasks::{
     AttemptId, Event, Guarantee, Handover, Instant, Limits, Machine, Provider, SaveError, Saved, Status,
@@ -89,7 +89,7 @@ impl Tasks {
     /// When the store cannot be opened or read.
     pub(crate) fn start(runtime: Runtime, plugins: Arc<Plugins>, limits: Limits) -> Result<Self, TaskError> {
         let store = runtime.home().store()?;
-        let records = store.tasks().records().map_err(store_error)?;
+        let records = store.tasks().records()?;
         let (node, reading) = (runtime.id(), remember(&runtime)?);
         let key_retention = limits.key_retention;
         let machine = Machine::recover(node, limits, Instant(0), reading, fastrand::u64(..), records);

@@ -2,7 +2,6 @@
 
 use super::tasks::Inner;
 use crate::runtime::Runtime;
-use crate::services::store_error;
 use karman_mesh::wall_clock;
 use karman_store::MOST_AHEAD;
 use karman_tasks::{Event, Reading, UnixMs};
@@ -20,7 +19,7 @@ const TRUSTED: Duration = Duration::from_secs(600);
 pub(super) fn reading(runtime: &Runtime) -> Result<Reading, TaskError> {
     let wall = wall_clock();
     let store = runtime.home().store()?;
-    let floor = store.mesh().time_floor(0).map_err(store_error)?;
+    let floor = store.mesh().time_floor(0)?;
     Ok(Reading {
         wall: UnixMs(wall.as_millis() as u64),
         trusted: wall.as_secs() >= floor,
@@ -33,10 +32,7 @@ pub(super) fn remember(runtime: &Runtime) -> Result<Reading, TaskError> {
     let reading = reading(runtime)?;
     if is_remembered(&reading) {
         let store = runtime.home().store()?;
-        store
-            .mesh()
-            .time_floor(reading.wall.0 / 1000)
-            .map_err(store_error)?;
+        store.mesh().time_floor(reading.wall.0 / 1000)?;
     }
     Ok(reading)
 }

@@ -4,7 +4,6 @@ use super::answer::{Refusal, whole};
 use super::extract::{InBody, InPath, InQuery};
 use crate::drive::{HeldModel, OnNode};
 use crate::node::Node;
-use crate::services::{blocking, store_error};
 use axum::Router;
 use axum::body::Bytes;
 use axum::extract::rejection::BytesRejection;
@@ -35,10 +34,7 @@ async fn with<T: Send + 'static>(
     node: &Node,
     step: impl FnOnce(&Store) -> Result<T, StoreError> + Send + 'static,
 ) -> Result<Json<T>, Refusal> {
-    let home = node.runtime().home().clone();
-    Ok(Json(
-        blocking(move || step(&home.store()?).map_err(store_error)).await?,
-    ))
+    Ok(Json(node.runtime().home().with(step).await?))
 }
 
 #[derive(Deserialize)]

@@ -1,7 +1,6 @@
 //! What a node's disk holds of its plugins. A write waits until it is there, so none is done on a thread of the network.
 
 use super::Plugins;
-use crate::services::{blocking, store_error};
 use bytes::Bytes;
 use karman_package::{Identity, Package};
 use karman_store::{Downgrade, NewPlugin, Store, StoreError};
@@ -14,8 +13,7 @@ impl Plugins {
         &self,
         step: impl FnOnce(&Store) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, TaskError> {
-        let home = self.runtime().home().clone();
-        blocking(move || step(&home.store()?).map_err(store_error)).await
+        self.runtime().home().with(step).await
     }
 
     /// The file of the plugin of this identity.

@@ -1,10 +1,9 @@
-use super::{blocking, store_error};
 use crate::home::Home;
 use bytes::Bytes;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use karman_engine::capability::keyvalue::{Buckets, KeyPage};
-use karman_store::{Bucket, StoreError};
+use karman_store::{Bucket, Store, StoreError};
 use karman_types::TaskError;
 use std::sync::Arc;
 
@@ -20,8 +19,8 @@ impl StoreBuckets {
         bucket: Arc<str>,
         step: impl FnOnce(Bucket) -> Result<T, StoreError> + Send + 'static,
     ) -> BoxFuture<'static, Result<T, TaskError>> {
-        let home = self.0.clone();
-        blocking(move || home.store()?.bucket(&bucket).and_then(step).map_err(store_error)).boxed()
+        let step = move |store: &Store| store.bucket(&bucket).and_then(step);
+        self.0.with(step).boxed()
     }
 }
 

@@ -1,7 +1,7 @@
 //! The buckets of one attempt at an accepted task. What it reads is noted with its version, what it writes waits until it has
 //! answered; both go to the buckets' home together, which applies them once.
 
-use super::{blocking, is_of_disk, store_error};
+use super::is_of_disk;
 use crate::home::Home;
 use bytes::Bytes;
 use futures::FutureExt;
@@ -9,7 +9,7 @@ use futures::future::BoxFuture;
 use karman_engine::capability::keyvalue::{Buckets, KeyPage};
 use karman_mesh::membership::{Member, Right};
 use karman_mesh::{CallHead, Mesh, PeerId};
-use karman_store::StoreLimits;
+use karman_store::{Store, StoreLimits};
 use karman_tasks::{AwayValue, Batch, Needs, Operation, Place, Read};
 use karman_types::{ErrorKind, NodeId, TaskError};
 use parking_lot::Mutex;
@@ -200,7 +200,7 @@ impl Origin {
     fn check(&self, bucket: &str, key: &str, value: &[u8]) -> Result<(), TaskError> {
         let Self::Here(home) = self else { return Ok(()) };
         let checked = home.store()?.tasks().check(bucket, key, value);
-        checked.map_err(store_error)
+        checked.map_err(TaskError::from)
     }
 
     /// What one batch may have. How much that is on another node, only that node can tell.
@@ -219,12 +219,9 @@ impl Origin {
     ) -> Result<(u64, Option<Bytes>), TaskError> {
         match self {
             Self::Here(home) => {
-                blocking(move || {
-                    let found = home.store()?.bucket(&bucket).and_then(|bucket| bucket.get(&key));
-                    let found = found.map_err(store_error)?;
-                    Ok(found.map_or((0, None), |found| (found.version, Some(found.value))))
-                })
-                .await
+                let get = move |store: &Store| store.bucket(&bucket)?.get(&key);
+                let found = home.with(get).await?;
+                Ok(found.map_or((0, None), |found| (found.version, Some(found.value))))
             }
             Self::Carried(carried) => carried.read((bucket, key)),
             Self::There { mesh, home, head } => {
@@ -257,12 +254,10 @@ impl Origin {
                 format!("bucket `{bucket}` is on another node: its keys cannot be listed from here"),
             ));
         };
-        blocking(move || {
-            let bucket = home.store()?.bucket(&bucket);
-            let page = bucket.and_then(|bucket| bucket.keys(cursor, PAGE));
-            page.map(|page| (page.keys, page.next)).map_err(store_error)
-        })
-        .await
+        let page = home
+            .with(move |store| store.bucket(&bucket)?.keys(cursor, PAGE))
+            .await?;
+        Ok((page.keys, page.next))
     }
 }
 
@@ -307,12 +302,12 @@ impl Buckets for Effects {
         async move {
             may?;
             let limits = origin.limits()?;
-            limits.check_batch(keys.len()).map_err(store_error)?;
+            limits.check_batch(keys.len())?;
             let (mut values, mut bytes) = (Vec::with_capacity(keys.len()), 0);
             for key in keys {
                 let value = look(origin.clone(), noted.clone(), bucket.clone(), key.into()).await?;
                 bytes += value.as_ref().map_or(0, Bytes::len);
-                limits.check_batch_bytes(bytes).map_err(store_error)?;
+                limits.check_batch_bytes(bytes)?;
                 values.push(value);
             }
             Ok(values)
@@ -386,8 +381,7 @@ impl Buckets for Effects {
             may?;
             let key: Arc<str> = key.into();
             let before = look(origin, noted.clone(), bucket.clone(), key.clone()).await?;
-            let sum =
-                karman_store::incremented(&bucket, &key, before.as_deref(), delta).map_err(store_error)?;
+            let sum = karman_store::incremented(&bucket, &key, before.as_deref(), delta)?;
             noted.lock().write((bucket, key), Some(sum.to_string().into()))?;
             Ok(sum)
         }

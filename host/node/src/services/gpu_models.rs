@@ -2,9 +2,8 @@
 //! operator has run there.
 
 use super::loaded::Timed;
-use super::{Found, Loaded, NodeCompute, NodeModels, blocking, infer_error};
+use super::{Found, Loaded, NodeCompute, NodeModels, blocking};
 use crate::config::{GpuConfig, ModelDevice};
-use crate::services::store_error;
 use bytes::Bytes;
 use futures::FutureExt;
 use futures::future::BoxFuture;
@@ -97,14 +96,14 @@ impl OnGpu {
     pub(super) async fn run_timed(&self, inputs: Tensors) -> Result<(Tensors, Duration), TaskError> {
         let model = self.model.clone();
         // A batch of another size is translated first.
-        let prepared = move || model.prepare(inputs).map_err(infer_error);
+        let prepared = move || model.prepare(inputs).map_err(TaskError::from);
         let mut run = blocking(prepared).await?;
         let inputs: Arc<[Words]> = std::mem::take(&mut run.inputs).into();
         let done = self
             .compute
             .run_program(&self.tenant, run.program.clone(), inputs)
             .await?;
-        let outputs = self.model.finish(&run, &done.outputs).map_err(infer_error)?;
+        let outputs = self.model.finish(&run, &done.outputs)?;
         Ok((outputs, done.took))
     }
 }
@@ -242,7 +241,7 @@ impl NodeModels {
         if self.compute.config().models.is_empty() {
             return Ok(None);
         }
-        let own = self.home().store()?.models().list().map_err(store_error)?;
+        let own = self.home().store()?.models().list()?;
         let is_it =
             |model: &karman_store::Model| model.digest == digest && self.device_of(&model.name).is_some();
         let Some(model) = own.into_iter().find(is_it) else {
@@ -258,7 +257,7 @@ impl NodeModels {
     /// The first operator that has no kernel, too much memory, no GPU.
     pub(crate) async fn part_on_gpu(self: &Arc<Self>, of: Digest, part: Bytes) -> Result<Loaded, TaskError> {
         let (models, tenant) = (self.clone(), format!("model {}", of.short()));
-        let read = move |most| DeviceModel::read(part, models.limits(), most).map_err(infer_error);
+        let read = move |most| DeviceModel::read(part, models.limits(), most).map_err(TaskError::from);
         OnGpu::load(self.compute.clone(), tenant, read)
             .await
             .map(Loaded::on_gpu)
@@ -275,7 +274,7 @@ impl NodeModels {
             return Ok(());
         }
         let store = self.home().store()?;
-        let held = store.models().list().map_err(store_error)?;
+        let held = store.models().list()?;
         for name in config.of_no_model(held.iter().map(|model| model.name.as_str())) {
             tracing::warn!(model = name, "`[gpu.models]` names a model that is not here");
         }
@@ -326,7 +325,7 @@ pub type Unfit = HashMap<(String, Digest), TaskError>;
 /// What the disk refuses.
 pub fn unfit_for_gpu(store: &Store, config: &GpuConfig, limits: &ModelLimits) -> Result<Unfit, TaskError> {
     let mut unfit = Unfit::new();
-    for model in store.models().list().map_err(store_error)? {
+    for model in store.models().list()? {
         if config.model(&model.name) != Some(ModelDevice::Gpu) {
             continue;
         }

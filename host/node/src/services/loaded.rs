@@ -2,7 +2,6 @@
 
 use super::batches::{Asked, Member};
 use super::gpu_models::OnGpu;
-use super::infer_error;
 use super::pace::Pace;
 use super::turns::{Meanwhile, Turns};
 use futures::FutureExt;
@@ -271,7 +270,7 @@ impl Loaded {
         match &self.runner {
             Runner::Processor { model, pace, turns } => {
                 let model = model.clone();
-                let step = move || model.run(inputs).map_err(infer_error);
+                let step = move || model.run(inputs).map_err(TaskError::from);
                 turns.run(pace, bytes, meanwhile, step).await
             }
             Runner::Gpu { model, places } => {
@@ -288,7 +287,7 @@ impl Loaded {
     /// Those of a run, and where its inputs have sizes that nobody knows.
     pub(crate) async fn warm_up(&self) -> Result<(), TaskError> {
         let (inputs, _) = self.signature();
-        let inputs = sample(inputs, 1, 1).map_err(infer_error)?;
+        let inputs = sample(inputs, 1, 1)?;
         let bytes = bytes_of(&inputs);
         self.run_there(inputs, bytes, Meanwhile::Something).await?;
         Ok(())
@@ -308,7 +307,7 @@ impl Loaded {
     /// Those of [`Loaded::time`].
     pub(super) async fn timed(&self) -> Result<Timed, TaskError> {
         let (inputs, _) = self.signature();
-        let inputs = sample(inputs, 1, 1).map_err(infer_error)?;
+        let inputs = sample(inputs, 1, 1)?;
         let bytes = bytes_of(&inputs);
         let (began, mut seconds, mut ran) = (Instant::now(), Vec::new(), Vec::new());
         for run in 0..WARM_UP + RUNS {

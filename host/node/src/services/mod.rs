@@ -20,42 +20,18 @@ pub(crate) use effects::{Carried, Effects, Origin};
 pub(crate) use gpu_models::WithGpu;
 pub use gpu_models::{Unfit, check_for_gpu, no_gpu_for, unfit_for_gpu};
 pub(crate) use loaded::Loaded;
-pub(crate) use models::{Found, infer_error};
+pub(crate) use models::Found;
 pub use models::{ModelSource, NodeModels};
 pub(crate) use settings::NodeSettings;
 pub(crate) use turns::Meanwhile;
 
-use karman_store::StoreError;
-use karman_types::{ErrorKind, TaskError};
+use karman_store::DISK;
+use karman_types::TaskError;
 use tracing::Instrument;
-
-/// A store error as a caller sees it.
-/// The field of an error for which the disk of a node is to blame, and nobody who asked for anything.
-pub(crate) const DISK: &str = "disk";
 
 /// Whether a disk is to blame. That passes: what was accepted goes on then.
 pub(crate) fn is_of_disk(error: &TaskError) -> bool {
     error.field.as_deref() == Some(DISK)
-}
-
-pub(crate) fn store_error(error: StoreError) -> TaskError {
-    if error.is_of_disk() {
-        return TaskError::new(error.kind(), error.to_string()).with_field(DISK);
-    }
-    let kind = match &error {
-        StoreError::Limit { .. } | StoreError::Full { .. } => ErrorKind::Limit,
-        StoreError::Name { .. }
-        | StoreError::ModelName { .. }
-        | StoreError::Exits { .. }
-        | StoreError::Increment { .. }
-        | StoreError::StillGranted { .. } => ErrorKind::Invalid,
-        StoreError::Mismatch { .. } | StoreError::Done { .. } => ErrorKind::Invalid,
-        StoreError::Unknown { .. } | StoreError::Receiving { .. } => ErrorKind::Unavailable,
-        StoreError::Older { .. } => ErrorKind::Denied,
-        StoreError::Io { .. } | StoreError::Database(_) => error.kind(),
-        _ => ErrorKind::Internal,
-    };
-    TaskError::new(kind, error.to_string())
 }
 
 /// Runs a blocking step where it may block. Dropping the future stops waiting for it.
@@ -93,7 +69,7 @@ pub(crate) async fn to_the_end<T: Send + 'static>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::{io, thread};
+    use std::thread;
 
     #[tokio::test]
     async fn only_much_is_worked_on_elsewhere() {
@@ -101,28 +77,5 @@ mod tests {
         let on = || Ok(thread::current().id());
         assert_eq!(apart(SHORT, on).await.unwrap(), here);
         assert_ne!(apart(SHORT + 1, on).await.unwrap(), here);
-    }
-
-    #[test]
-    fn a_disk_that_fails_is_told_from_one_who_asks_for_too_much() {
-        let of = |kind: io::ErrorKind| {
-            store_error(StoreError::Io {
-                path: "/node/state.redb".into(),
-                source: kind.into(),
-            })
-        };
-        for kind in [io::ErrorKind::StorageFull, io::ErrorKind::ReadOnlyFilesystem] {
-            let error = of(kind);
-            assert!(
-                is_of_disk(&error) && error.kind == ErrorKind::Unavailable,
-                "{error:?}"
-            );
-        }
-        assert!(!is_of_disk(&of(io::ErrorKind::PermissionDenied)));
-        let unknown = StoreError::Unknown {
-            what: "model",
-            name: "digits".into(),
-        };
-        assert!(!is_of_disk(&store_error(unknown)));
     }
 }

@@ -12,7 +12,7 @@ use crate::config::{BackendChoice, BatchConfig, ComputeProfile, ModelDevice};
 use crate::home::Home;
 use found::Known;
 use karman_engine::capability::nn::Model;
-use karman_infer::{Backend, BackendName, Backends, InferError, LoadOptions, ModelLimits};
+use karman_infer::{Backend, BackendName, Backends, LoadOptions, ModelLimits};
 use karman_store::ModelExit;
 use karman_tensor::ElementType;
 use karman_types::{Digest, TaskError};
@@ -151,7 +151,7 @@ impl NodeModels {
     /// Loads a model that is no task's own: a part of one.
     pub(crate) fn load(&self, onnx: &[u8]) -> Result<Loaded, TaskError> {
         let options = self.options_for(onnx.len() as u64);
-        let model = self.backends().load(onnx, &options).map_err(infer_error)?;
+        let model = self.backends().load(onnx, &options)?;
         Ok(self.paced(model, onnx, &options))
     }
 
@@ -170,10 +170,7 @@ impl NodeModels {
     /// The back-end of choice, and how it is to load.
     pub(crate) fn chosen(&self) -> Result<(&dyn Backend, LoadOptions), TaskError> {
         let options = self.options();
-        Ok((
-            self.backends().get(options.backend).map_err(infer_error)?,
-            options,
-        ))
+        Ok((self.backends().get(options.backend)?, options))
     }
 
     /// What this node has under a name, ready where its operator has it run, loaded now where it was not; and the digest of its file.
@@ -359,10 +356,6 @@ fn cores() -> NonZeroUsize {
 /// Runs of a model at once: one for each core that others do, and one for each core of those that are done where they are asked for.
 fn at_once() -> NonZeroUsize {
     cores().saturating_mul(const { NonZeroUsize::new(2).unwrap() })
-}
-
-pub(crate) fn infer_error(error: InferError) -> TaskError {
-    TaskError::new(error.kind(), error.to_string())
 }
 
 #[cfg(test)]

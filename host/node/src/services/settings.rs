@@ -1,4 +1,3 @@
-use super::store_error;
 use crate::home::Home;
 use karman_engine::capability::config::Settings;
 use karman_types::TaskError;
@@ -21,7 +20,7 @@ impl Settings for NodeSettings {
 
     fn secret(&self, name: &str) -> Result<Option<String>, TaskError> {
         let store = self.home.store()?;
-        let value = store.secrets().get(name).map_err(store_error)?;
+        let value = store.secrets().get(name)?;
         value
             .map(|value| {
                 let text = value.expose_str().map(str::to_owned);

@@ -2,9 +2,9 @@
 
 use super::{mesh_of, read, write};
 use crate::drive::tasks::{Inner, Tasks};
-use crate::services::DISK;
 use karman_mesh::membership::Member;
 use karman_mesh::{Ask, CallHead};
+use karman_store::DISK;
 use karman_tasks::{Guarantee, Handover};
 use karman_types::{ErrorKind, NodeId, TaskError, TaskResponse};
 use std::time::Duration;

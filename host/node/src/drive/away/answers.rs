@@ -4,7 +4,6 @@ use super::ledger::Ledger;
 use crate::drive::attempt::{may_write, write};
 use crate::drive::bundles::known;
 use crate::drive::tasks::Inner;
-use crate::services::store_error;
 use karman_mesh::membership::{Member, Right};
 use karman_store::BundleState;
 use karman_tasks::{AwayReply, Needs, Place};
@@ -59,7 +58,7 @@ async fn take(
     let (store, bytes) = (tasks.away.store.clone(), write(reply)?);
     let write_down = move |ledger: &Ledger| {
         let taken = ledger.answer(&bundle, &bytes)?;
-        store.bundles().set(&bundle, state).map_err(store_error)?;
+        store.bundles().set(&bundle, state)?;
         Ok(taken)
     };
     tasks.away.with_ledger(write_down).await

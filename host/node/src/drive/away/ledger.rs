@@ -4,7 +4,6 @@
 
 mod open;
 
-use crate::services::store_error;
 use bytes::Bytes;
 use karman_store::Store;
 use karman_tasks::{Needs, Place};
@@ -216,10 +215,7 @@ impl Ledger {
         };
         let Some(task) = task else { return Ok(false) };
         let bytes = serde_bytes::Bytes::new(reply);
-        self.store
-            .mesh()
-            .put(&answer_of(bundle), &bytes)
-            .map_err(store_error)?;
+        self.store.mesh().put(&answer_of(bundle), &bytes)?;
         if let Some(known) = self.known.lock().get_mut(&task) {
             known.answered = true;
             known.told.notify_one();
@@ -232,7 +228,7 @@ impl Ledger {
     /// # Errors
     /// What the disk refuses; `internal` where there is nothing.
     pub(super) fn answer_to(&self, bundle: &Digest) -> Result<ByteBuf, TaskError> {
-        let found = self.store.mesh().get(&answer_of(bundle)).map_err(store_error)?;
+        let found = self.store.mesh().get(&answer_of(bundle))?;
         found.ok_or_else(|| TaskError::internal("what was answered is not on the disk"))
     }
 
@@ -279,7 +275,7 @@ impl Ledger {
     /// # Errors
     /// What the disk refuses.
     pub(super) fn call_back(&self, task: TaskId, bundle: &Digest) -> Result<bool, TaskError> {
-        if !self.store.bundles().withdraw(bundle).map_err(store_error)? {
+        if !self.store.bundles().withdraw(bundle)? {
             return Ok(false);
         }
         self.change(task, |trip| Ok(trip.sent.take_if(|sent| sent.bundle == *bundle)))?;
@@ -319,26 +315,29 @@ impl Ledger {
         self.write(task, &trip)?;
         if let Some(over) = over.filter(|_| answered) {
             let answer = answer_of(&over.bundle);
-            self.store.mesh().remove(&[&answer]).map_err(store_error)?;
+            self.store.mesh().remove(&[&answer])?;
         }
         self.withdraw(over)
     }
 
     fn write(&self, task: TaskId, trip: &Trip) -> Result<(), TaskError> {
-        self.store.mesh().put(&row_of(task), trip).map_err(store_error)
+        self.store
+            .mesh()
+            .put(&row_of(task), trip)
+            .map_err(TaskError::from)
     }
 
     fn erase(&self, task: TaskId, sent: Option<Sent>) -> Result<(), TaskError> {
         let answer = sent.map(|sent| answer_of(&sent.bundle));
         let row = row_of(task);
         let rows: Vec<&str> = [&row].into_iter().chain(&answer).map(String::as_str).collect();
-        self.store.mesh().remove(&rows).map_err(store_error)?;
+        self.store.mesh().remove(&rows)?;
         self.withdraw(sent)
     }
 
     fn withdraw(&self, sent: Option<Sent>) -> Result<(), TaskError> {
         if let Some(sent) = sent {
-            self.store.bundles().withdraw(&sent.bundle).map_err(store_error)?;
+            self.store.bundles().withdraw(&sent.bundle)?;
         }
         Ok(())
     }

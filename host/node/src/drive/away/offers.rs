@@ -5,7 +5,7 @@ use crate::contacts;
 use crate::drive::bundles::MOST_BUNDLE;
 use crate::drive::tasks::Inner;
 use crate::node::Node;
-use crate::services::{blocking, store_error};
+use crate::services::blocking;
 use karman_mesh::Mesh;
 use karman_space::{Bundle, ContactPlan, earliest_arrival};
 use karman_store::Store;
@@ -54,7 +54,7 @@ struct News {
 
 impl Offers {
     pub(super) fn open(store: Store) -> Result<Self, TaskError> {
-        let known = store.mesh().get(RECORD).map_err(store_error)?;
+        let known = store.mesh().get(RECORD)?;
         Ok(Self {
             known: Mutex::new(known.unwrap_or_default()),
             news: Mutex::default(),
@@ -130,7 +130,7 @@ impl Offers {
     async fn write(&self, known: Known) {
         let store = self.store.clone();
         let nodes: Vec<String> = known.keys().map(ToString::to_string).collect();
-        let written = blocking(move || store.mesh().put(RECORD, &known).map_err(store_error));
+        let written = blocking(move || store.mesh().put(RECORD, &known).map_err(TaskError::from));
         match written.await {
             Ok(()) => tracing::info!(?nodes, "what nodes offer is remembered"),
             Err(error) => tracing::warn!(%error, "what nodes offer is not remembered"),
@@ -233,7 +233,7 @@ async fn has_room(tasks: &Inner, task: TaskId) -> bool {
         return false;
     }
     let store = away.store.clone();
-    let kept = blocking(move || store.bundles().has_room(bytes).map_err(store_error));
+    let kept = blocking(move || store.bundles().has_room(bytes).map_err(TaskError::from));
     let room = away.ledger.has_room(now_ms()) && kept.await.unwrap_or(false);
     if away.full.swap(!room, Ordering::Relaxed) == room {
         match room {

@@ -5,7 +5,7 @@ use crate::contacts;
 use crate::drive::mesh_of;
 use crate::drive::providers::{in_reach, runs_here};
 use crate::drive::tasks::Inner;
-use crate::services::{blocking, store_error};
+use crate::services::blocking;
 use karman_store::BundleState;
 use karman_types::{Digest, NodeId, TaskError, TaskId};
 use std::collections::{BTreeMap, BTreeSet};
@@ -69,7 +69,7 @@ async fn waiting(tasks: &Inner) -> Result<Waiting, TaskError> {
     blocking(move || {
         let mut waiting = Waiting::new();
         for (task, name, bundle) in unanswered {
-            let known = store.bundles().get(&bundle).map_err(store_error)?;
+            let known = store.bundles().get(&bundle)?;
             if known.is_some_and(|known| known.state == BundleState::Waiting) {
                 waiting.entry(name).or_default().push((task, bundle));
             }

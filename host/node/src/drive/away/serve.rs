@@ -7,7 +7,7 @@ use crate::drive::parcels::{TOO_LONG, wants_room};
 use crate::drive::providers::runs_here;
 use crate::drive::tasks::Inner;
 use crate::node::{self, Node};
-use crate::services::{Carried, Effects, Origin, blocking, store_error};
+use crate::services::{Carried, Effects, Origin, blocking};
 use bytes::Bytes;
 use futures::FutureExt;
 use karman_mesh::membership::{Member, Right};
@@ -120,7 +120,13 @@ impl Node {
         }
         let store = self.runtime().home().store()?;
         let state = BundleState::Delivered;
-        blocking(move || store.bundles().done(&bundle, &order, state).map_err(store_error)).await
+        blocking(move || {
+            store
+                .bundles()
+                .done(&bundle, &order, state)
+                .map_err(TaskError::from)
+        })
+        .await
     }
 }
 

@@ -6,7 +6,7 @@ use crate::contacts;
 use crate::drive::chances::with_chances;
 use crate::drive::mesh_of;
 use crate::node::Node;
-use crate::services::{blocking, store_error};
+use crate::services::blocking;
 use karman_space::{Contact, Priority, Time, Waiting, agenda};
 use karman_store::{Bundle, BundleState};
 use karman_types::{Digest, NodeId, TaskError};
@@ -60,10 +60,10 @@ pub(super) async fn waiting(node: &Node, now: Time) -> Result<Vec<Waiting<Digest
     let store = node.runtime().home().store()?;
     let now_ms = (now.unix_micros() / 1000).max(0) as u64;
     let all = blocking(move || {
-        for digest in store.bundles().expire(now_ms).map_err(store_error)? {
+        for digest in store.bundles().expire(now_ms)? {
             tracing::warn!(bundle = %digest.short(), "a bundle has expired here");
         }
-        store.bundles().waiting().map_err(store_error)
+        store.bundles().waiting().map_err(TaskError::from)
     });
     let waiting = all.await?.into_iter();
     let not_now = node.bundles().not_now.nodes(Instant::now());

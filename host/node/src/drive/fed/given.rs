@@ -1,7 +1,6 @@
 //! What a node has given to the secure sums of a run, or to its other clients. It decides what it may still give.
 
 use super::wire::RunId;
-use crate::services::store_error;
 use karman_fed::{AssignmentId, ClientId};
 use karman_store::Store;
 use karman_types::{NodeId, TaskError};
@@ -135,7 +134,7 @@ impl Gifts {
     pub(super) fn put(&self, driver: NodeId, run: &RunId, given: Given) -> Result<(), TaskError> {
         let mut last = self.last.lock();
         let name = of_driver(driver) + &run.0;
-        let known = self.store.runs().names(&of_driver(driver)).map_err(store_error)?;
+        let known = self.store.runs().names(&of_driver(driver))?;
         let makes_room = known.len() >= self.most && !known.contains(&name);
         let before = last.get(&driver).copied();
         if before.is_none() || makes_room {
@@ -147,7 +146,7 @@ impl Gifts {
                     oldest,
                     "what was given to a secure sum or other clients longest ago is forgotten"
                 );
-                self.store.runs().remove(&[&oldest]).map_err(store_error)?;
+                self.store.runs().remove(&[&oldest])?;
             }
         }
         let number = last.get(&driver).copied().unwrap_or_default() + 1;
@@ -157,7 +156,7 @@ impl Gifts {
             spread: given.spread,
             number,
         };
-        self.store.runs().put(&name, &gift).map_err(store_error)?;
+        self.store.runs().put(&name, &gift)?;
         last.insert(driver, number);
         Ok(())
     }
@@ -171,7 +170,7 @@ impl Gifts {
     }
 
     fn read(&self, name: &str) -> Result<Option<Gift>, TaskError> {
-        self.store.runs().get(name).map_err(store_error)
+        self.store.runs().get(name).map_err(TaskError::from)
     }
 }
 

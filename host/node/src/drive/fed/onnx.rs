@@ -2,7 +2,7 @@
 
 use super::record::Record;
 use super::wire::{self, Frames};
-use crate::services::{infer_error, store_error};
+
 use bytes::Bytes;
 use karman_engine::learn::Array;
 use karman_fed::Run;
@@ -27,7 +27,7 @@ pub(super) fn first_of(store: &Store, run: &Run, limits: &ModelLimits) -> Result
         return Ok(None);
     };
     let (digest, file) = file(store, name)?;
-    let known = weights(&file, limits).map_err(infer_error)?;
+    let known = weights(&file, limits)?;
     if known.is_empty() {
         let says = format!("the model `{name}` has no weights that are learnt");
         return Err(TaskError::invalid(says).with_field("model"));
@@ -105,17 +105,17 @@ pub fn stored_onnx(store: &Store, run: &str, limits: &ModelLimits) -> Result<Vec
             values: values.to_vec(),
         });
     }
-    with_weights(&file, &learnt, limits).map_err(infer_error)
+    with_weights(&file, &learnt, limits).map_err(TaskError::from)
 }
 
 fn file(store: &Store, name: &str) -> Result<(Digest, Bytes), TaskError> {
-    let model = store.models().get(name).map_err(store_error)?;
+    let model = store.models().get(name)?;
     let model = model.ok_or_else(|| {
         TaskError::unavailable(format!("this node has no model `{name}`"))
             .with_field("model")
             .with_hint(format!("karman model add {name} FILE.onnx"))
     })?;
-    let file = store.blobs().read(&model.digest).map_err(store_error)?;
+    let file = store.blobs().read(&model.digest)?;
     Ok((model.digest, file))
 }
 

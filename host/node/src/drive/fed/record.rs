@@ -3,7 +3,6 @@
 use super::log::FedForgotten;
 use super::memory::Remembered;
 use super::wire::RunId;
-use crate::services::store_error;
 use karman_fed::{Checkpoint, ClientId, Layout, Loss, RoundReport, Run, Status, SwarmReport};
 use karman_store::Store;
 use karman_types::{Digest, NodeId, TaskError};
@@ -177,16 +176,19 @@ impl Record {
     }
 
     pub(super) fn read(store: &Store, name: &str) -> Result<Option<Self>, TaskError> {
-        store.runs().get(&key(name)).map_err(store_error)
+        store.runs().get(&key(name)).map_err(TaskError::from)
     }
 
     pub(super) fn write(&self, store: &Store) -> Result<(), TaskError> {
-        store.runs().put(&key(&self.run.name), self).map_err(store_error)
+        store
+            .runs()
+            .put(&key(&self.run.name), self)
+            .map_err(TaskError::from)
     }
 
     /// The names of all runs.
     pub(super) fn names(store: &Store) -> Result<Vec<String>, TaskError> {
-        let names = store.runs().names(RUN).map_err(store_error)?;
+        let names = store.runs().names(RUN)?;
         Ok(names
             .into_iter()
             .map(|name| name[RUN.len()..].to_owned())
@@ -336,10 +338,10 @@ pub fn stored_model(store: &Store, name: &str) -> Result<FedModel, TaskError> {
 pub fn remove_stored_run(store: &Store, name: &str) -> Result<(), TaskError> {
     let (runs, key) = (store.runs(), key(name));
     // The record holds a whole model, which takes a while to read.
-    if runs.names(&key).map_err(store_error)?.first() != Some(&key) {
+    if runs.names(&key)?.first() != Some(&key) {
         return Err(unknown_run(name));
     }
-    runs.remove(&[&key]).map_err(store_error)
+    runs.remove(&[&key]).map_err(TaskError::from)
 }
 
 /// What is said of a run that is not here: `invalid`.

@@ -11,7 +11,6 @@ use super::wire::{Answer, Order, Work};
 use super::worker::carry_out;
 use crate::config::FederatedConfig;
 use crate::runtime::Runtime;
-use crate::services::store_error;
 use futures::FutureExt;
 use futures::future::{BoxFuture, try_join_all};
 use karman_engine::Plugin;
@@ -69,9 +68,7 @@ pub async fn simulate(
     run.start_with = run.start_with.max(count as usize);
     let store = runtime.home().store()?;
     // No node runs there that could be asked how far it is.
-    store
-        .held_by(&format!("karman fed run {}", run.name))
-        .map_err(store_error)?;
+    store.held_by(&format!("karman fed run {}", run.name))?;
     let mut record = match Record::read(&store, &run.name)? {
         Some(record) if !record.has_ended() && !again => same(record, &run)?,
         Some(record) if !again => return Err(ended_already(&record.run.name)),

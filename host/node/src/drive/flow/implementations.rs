@@ -5,7 +5,6 @@ use super::{json, labels};
 use crate::drive::attempt::mesh_of;
 use crate::drive::model_tasks;
 use crate::drive::tasks::{Inner, Tasks};
-use crate::services::{blocking, store_error};
 use karman_mesh::{Ask, CallHead};
 use karman_store::Store;
 use karman_types::{
@@ -364,9 +363,11 @@ pub(super) async fn known(tasks: &Inner, capability: &str) -> Result<Vec<Impleme
 
 /// What was measured of anybody, by capability.
 pub(super) async fn all_known(tasks: &Inner) -> Result<Known, TaskError> {
-    let home = tasks.runtime.home().clone();
-    let known: Option<Known> =
-        blocking(move || home.store()?.profiles().get(RECORD).map_err(store_error)).await?;
+    let known: Option<Known> = tasks
+        .runtime
+        .home()
+        .with(move |store| store.profiles().get(RECORD))
+        .await?;
     Ok(known.unwrap_or_default())
 }
 
@@ -377,17 +378,16 @@ async fn remember(
     all: Vec<Measured>,
     only: bool,
 ) -> Result<Vec<Measured>, TaskError> {
-    let (home, capability) = (tasks.runtime.home().clone(), capability.to_owned());
-    let all = blocking(move || {
+    let capability = capability.to_owned();
+    let write = move |store: &Store| {
         let change = |known: &mut Known| {
             let of = known.entry(capability).or_default();
             *of = known_now(std::mem::take(of), &all, only);
         };
-        let store = home.store()?;
-        store.profiles().change(RECORD, change).map_err(store_error)?;
+        store.profiles().change(RECORD, change)?;
         Ok(all)
-    })
-    .await?;
+    };
+    let all = tasks.runtime.home().with(write).await?;
     tasks.flows.are_measured_anew();
     Ok(all)
 }
@@ -396,7 +396,7 @@ async fn remember(
 pub(in crate::drive) fn forget_measured(store: &Store, model: &str) -> Result<(), TaskError> {
     let is_gone = |one: &Implementation| matches!(&one.binding, Binding::Model(name) if name == model);
     let known: Option<Known> = match store.profiles().get(RECORD) {
-        Err(error) if error.is_of_disk() => return Err(store_error(error)),
+        Err(error) if error.is_of_disk() => return Err(TaskError::from(error)),
         // A record that does not read says nothing of the model, and keeps nobody from removing it.
         known => known.unwrap_or_default(),
     };
@@ -407,7 +407,7 @@ pub(in crate::drive) fn forget_measured(store: &Store, model: &str) -> Result<()
         known.values_mut().for_each(|all| all.retain(|one| !is_gone(one)));
         known.retain(|_, all| !all.is_empty());
     };
-    store.profiles().shrink(RECORD, change).map_err(store_error)
+    store.profiles().shrink(RECORD, change).map_err(TaskError::from)
 }
 
 #[cfg(test)]

@@ -79,7 +79,6 @@ use super::tasks::{Inner, Tasks};
 use crate::config::NodeConfig;
 use crate::node::Node;
 use crate::plugins::Plugins;
-use crate::services::{blocking, store_error};
 use choosers::Choosers;
 use compliance::Compliance;
 use endpoints::Endpoints;
@@ -329,8 +328,12 @@ impl Tasks {
         if let Some(progress) = live.and_then(|live| live.durable.borrow().clone()) {
             return Ok(Some(progress));
         }
-        let home = self.inner().runtime.home().clone();
-        let here = blocking(move || home.store()?.tasks().progress(run).map_err(store_error)).await?;
+        let here = self
+            .inner()
+            .runtime
+            .home()
+            .with(move |store| store.tasks().progress(run))
+            .await?;
         let bytes = match here {
             None if self.keepers().known() => self.keepers().progress(run).await?,
             here => here,
@@ -385,7 +388,7 @@ impl Inner {
             return Ok(());
         }
         let begun = self.runtime.home().store()?.tasks().progress(run);
-        if begun.map_err(store_error)?.is_some() || promise == Guarantee::Kept {
+        if begun?.is_some() || promise == Guarantee::Kept {
             return Err(
                 TaskError::unavailable(format!("run {run} is not being coordinated just now"))
                     .with_hint("try again in a while: it is taken up again"),

@@ -4,7 +4,6 @@ use super::Flows;
 use super::choosers::Choosers;
 use crate::drive::brought::Kind;
 use crate::drive::tasks::Inner;
-use crate::services::store_error;
 use karman_engine::Plugin;
 use karman_engine::policy::Policies;
 use karman_sched::call::{Order, Taker};
@@ -140,7 +139,7 @@ impl Guests for Instances {
 /// Keeps the file of a plugin for as long as the log may have what it decided, also when the plugin goes. Blocks.
 pub(in crate::drive) fn keep(tasks: &Inner, plugin: &Digest) {
     let store = tasks.runtime.home().store();
-    let kept = store.and_then(|store| store.policies().keep(plugin).map_err(store_error));
+    let kept = store.and_then(|store| store.policies().keep(plugin).map_err(TaskError::from));
     match kept {
         Ok(true) => {}
         Ok(false) => {

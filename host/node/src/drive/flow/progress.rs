@@ -1,8 +1,8 @@
 use crate::drive::attempt::{read, write};
 use crate::drive::tasks::Inner;
-use crate::services::{blocking, store_error};
 use bytes::Bytes;
 use karman_sched::flow::{Outcome, Phase, Record};
+use karman_store::Store;
 use karman_tasks::{Call, Entry, KeptError, SaveError};
 use karman_types::{ErrorKind, TaskError, Workflow, format_bytes};
 use serde::{Deserialize, Serialize};
@@ -104,8 +104,11 @@ impl Ledger {
                 }
             },
             false => {
-                let home = self.tasks.runtime.home().clone();
-                blocking(move || home.store()?.tasks().progress(run).map_err(store_error)).await?
+                self.tasks
+                    .runtime
+                    .home()
+                    .with(move |store| store.tasks().progress(run))
+                    .await?
             }
         };
         bytes.map(|bytes| Progress::read(&bytes)).transpose()
@@ -119,12 +122,9 @@ impl Ledger {
         let bytes = progress.write()?;
         let run = self.call.attempt.task;
         if !self.is_kept() {
-            let (home, fails) = (self.tasks.runtime.home().clone(), progress.has_failed());
-            let written = blocking(move || {
-                let written = home.store()?.tasks().set_progress(run, &bytes, fails);
-                written.map_err(store_error)
-            });
-            return match written.await {
+            let fails = progress.has_failed();
+            let write = move |store: &Store| store.tasks().set_progress(run, &bytes, fails);
+            return match self.tasks.runtime.home().with(write).await {
                 Ok(Ok(())) => Ok(true),
                 Ok(Err(reached)) => Err(no_room(reached.most)),
                 Err(error) => {

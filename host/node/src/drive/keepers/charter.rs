@@ -2,7 +2,6 @@
 
 use super::Inner;
 use super::wire::{Message, send};
-use crate::services::store_error;
 use bytes::Bytes;
 use futures::future::join_all;
 use karman_mesh::membership::Charter;
@@ -33,7 +32,7 @@ impl Inner {
     /// Takes up what the node knew before it was last stopped.
     pub(super) fn remember(&self, mesh: &Mesh) -> Result<(), TaskError> {
         let store = self.runtime.home().store()?;
-        let known: Option<ByteBuf> = store.mesh().get(RECORD).map_err(store_error)?;
+        let known: Option<ByteBuf> = store.mesh().get(RECORD)?;
         match known.map(|bytes| mesh.standing().known_charter(&bytes)) {
             Some(Ok(charter)) => self.follow(charter),
             // That of another mesh, to which the node belonged before.
@@ -71,7 +70,7 @@ impl Inner {
         }
         let store = self.runtime.home().store()?;
         let kept = store.mesh().put(RECORD, &ByteBuf::from(bytes));
-        kept.map_err(store_error)?;
+        kept?;
         tracing::info!(number, "the mesh has keepers");
         self.follow(charter);
         Ok(number)

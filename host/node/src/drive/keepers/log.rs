@@ -1,7 +1,7 @@
 //! The keepers' log on this node's disk, as the consensus library wants it.
 
 use super::group::{Group, Key, LogEntry, LogId, StorageError, StorageIoError, Vote};
-use crate::services::{blocking, store_error};
+use crate::services::blocking;
 use bytes::Bytes;
 use karman_store::{Store, StoreError};
 use karman_types::TaskError;
@@ -53,7 +53,7 @@ impl Log {
         step: impl FnOnce(&Store) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, TaskError> {
         let store = self.store.clone();
-        blocking(move || step(&store).map_err(store_error)).await
+        blocking(move || step(&store).map_err(TaskError::from)).await
     }
 
     async fn read(&self, range: (Bound<u64>, Bound<u64>), most: u64) -> Result<Vec<LogEntry>, StorageError> {

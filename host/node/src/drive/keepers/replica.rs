@@ -1,7 +1,7 @@
 //! What this keeper has applied of the log: the kept tasks, in memory, and snapshots of them on the disk.
 
 use super::group::{Group, LogEntry, LogId, SnapshotMeta, StorageError, StorageIoError, StoredMembership};
-use crate::services::{blocking, store_error};
+use crate::services::blocking;
 use bytes::Bytes;
 use karman_store::Store;
 use karman_tasks::{Effect, KeptError, KeptState};
@@ -87,13 +87,13 @@ impl Replica {
 
     async fn record(&self) -> Result<Option<Record>, TaskError> {
         let store = self.store.clone();
-        blocking(move || store.keepers().get(SNAPSHOT).map_err(store_error)).await
+        blocking(move || store.keepers().get(SNAPSHOT).map_err(TaskError::from)).await
     }
 
     async fn write(&self, meta: SnapshotMeta, data: Bytes) -> Result<(), StorageError> {
         let (store, signature) = (self.store.clone(), meta.signature());
         let record = Record { meta, data };
-        let written = blocking(move || store.keepers().put(SNAPSHOT, &record).map_err(store_error)).await;
+        let written = blocking(move || store.keepers().put(SNAPSHOT, &record).map_err(TaskError::from)).await;
         Ok(
             written
                 .map_err(|error| StorageIoError::write_snapshot(Some(signature), AnyError::new(&error)))?,

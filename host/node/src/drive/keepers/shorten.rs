@@ -3,7 +3,7 @@
 
 use super::group::Raft;
 use super::seat::Seat;
-use crate::services::{blocking, store_error};
+use crate::services::blocking;
 use karman_store::Store;
 use karman_types::TaskError;
 use std::sync::Weak;
@@ -33,7 +33,7 @@ pub(super) async fn keep_short(seat: Weak<Seat>, mut bytes: watch::Receiver<u64>
 /// When the store cannot be read, or the library has stopped.
 pub(super) async fn shorten(raft: &Raft, store: &Store, most: u64) -> Result<(), TaskError> {
     let store = store.clone();
-    let surplus = blocking(move || store.keepers().surplus(most).map_err(store_error)).await?;
+    let surplus = blocking(move || store.keepers().surplus(most).map_err(TaskError::from)).await?;
     let metrics = raft.metrics().borrow().clone();
     let [applied, snapshot, purged] =
         [metrics.last_applied, metrics.snapshot, metrics.purged].map(|id| id.map(|id| id.index));

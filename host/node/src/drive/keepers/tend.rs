@@ -6,7 +6,7 @@ use super::seat::Seat;
 use super::shorten::keep_short;
 use super::wire::{Answer, Question};
 use crate::drive::tasks;
-use crate::services::{blocking, store_error};
+use crate::services::blocking;
 use karman_mesh::membership::Charter;
 use karman_tasks::{Effect, Event};
 use karman_types::TaskError;
@@ -65,7 +65,7 @@ impl Inner {
             *self.seat.write() = None;
             seat.leave().await;
             let store = self.runtime.home().store()?;
-            blocking(move || store.keepers().clear().map_err(store_error)).await?;
+            blocking(move || store.keepers().clear().map_err(TaskError::from)).await?;
             tracing::info!("this node is a keeper no more");
         }
         Ok(())
@@ -74,7 +74,7 @@ impl Inner {
     /// A former keeper that was stopped before others had taken its place is still needed.
     async fn has_log(&self) -> Result<bool, TaskError> {
         let store = self.runtime.home().store()?;
-        let last = blocking(move || store.keepers().last().map_err(store_error));
+        let last = blocking(move || store.keepers().last().map_err(TaskError::from));
         Ok(last.await?.is_some())
     }
 

@@ -2,7 +2,6 @@
 
 use super::order::SplitOrder;
 use crate::home::Home;
-use crate::services::store_error;
 use karman_store::Store;
 use karman_types::TaskError;
 use std::collections::HashMap;
@@ -20,7 +19,7 @@ impl Orders {
 
     /// All of them, by the name of the model.
     pub(super) fn all(&self) -> Result<HashMap<String, SplitOrder>, TaskError> {
-        let orders = self.0.profiles().get(ORDERS).map_err(store_error)?;
+        let orders = self.0.profiles().get(ORDERS)?;
         Ok(orders.unwrap_or_default())
     }
 
@@ -40,7 +39,7 @@ impl Orders {
             Some(_) => profiles.change(ORDERS, change),
             None => profiles.shrink(ORDERS, change),
         };
-        kept.map_err(store_error)
+        kept.map_err(TaskError::from)
     }
 }
 

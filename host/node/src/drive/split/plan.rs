@@ -11,7 +11,7 @@ use crate::drive::mesh_of;
 use crate::drive::remove::unknown_model;
 use crate::node::Node;
 use crate::power::PowerProfile;
-use crate::services::{blocking, store_error};
+use crate::services::blocking;
 use bytes::Bytes;
 use futures::TryFutureExt;
 use futures::future::try_join_all;
@@ -294,7 +294,7 @@ impl Planned {
 
 pub(super) fn model_of(node: &Node, name: &str) -> Result<karman_store::Model, TaskError> {
     let store = node.runtime().home().store()?;
-    let model = store.models().get(name).map_err(store_error)?;
+    let model = store.models().get(name)?;
     model.ok_or_else(|| unknown_model(name))
 }
 

@@ -1,7 +1,6 @@
 //! How long the layers of a model would take here that were never timed: by a regression over those of other models that were, with the
 //! same back-end.
 
-use crate::services::store_error;
 use karman_infer::graph::Graph;
 use karman_infer::profile::{Profile, ProfileOptions, Regression};
 use karman_store::Store;
@@ -15,7 +14,7 @@ const MOST: usize = 16;
 /// A profile was measured with this back-end and is kept under this name: others may be predicted from it. Those that went with their
 /// models make room.
 pub(super) fn remember(store: &Store, backend: &str, name: &str) -> Result<(), TaskError> {
-    let kept = store.profiles().names("").map_err(store_error)?;
+    let kept = store.profiles().names("")?;
     let change = |names: &mut Vec<String>| {
         names.retain(|known| known != name && kept.contains(known));
         names.push(name.to_owned());
@@ -25,7 +24,7 @@ pub(super) fn remember(store: &Store, backend: &str, name: &str) -> Result<(), T
     store
         .profiles()
         .change(&format!("{TIMED}/{backend}"), change)
-        .map_err(store_error)
+        .map_err(TaskError::from)
 }
 
 /// What the model would take; nothing while no other one was timed. Every time in it says that it is predicted.

@@ -8,7 +8,7 @@ use crate::drive::links::{LinkMeasure, links_to};
 use crate::drive::mesh_of;
 use crate::node::Node;
 use crate::power::{PowerProfile, watched};
-use crate::services::{blocking, infer_error, store_error};
+use crate::services::blocking;
 use bytes::Bytes;
 use futures::future::join_all;
 use karman_infer::profile::{Origin, Profile, ProfileOptions, Timing};
@@ -93,7 +93,7 @@ impl Times {
 /// What was measured under this name. Nothing where it does not read: that is of another version, and is measured anew.
 fn remembered<T: DeserializeOwned>(store: &Store, name: &str) -> Result<Option<T>, TaskError> {
     match store.profiles().get(name) {
-        Err(error) if error.is_of_disk() => Err(store_error(error)),
+        Err(error) if error.is_of_disk() => Err(TaskError::from(error)),
         known => Ok(known.unwrap_or_default()),
     }
 }
@@ -132,16 +132,16 @@ pub(super) async fn of_here(node: &Node, model: Digest, times: Times) -> Result<
         tracing::info!(model = %model.short(), "its layers are timed");
         let options = ProfileOptions::default();
         let (profile, power) = watched(|| Profile::measure(&graph, backend, &load, &options));
-        let profile = profile.map_err(infer_error)?;
+        let profile = profile?;
         let keep = || -> Result<(), TaskError> {
             // It may have been removed while it was timed.
             if stages.names_of(model)?.is_empty() {
                 return Ok(());
             }
-            store.profiles().put(&name, &profile).map_err(store_error)?;
+            store.profiles().put(&name, &profile)?;
             remember(&store, &runs_on, &name)?;
             power.as_ref().map_or(Ok(()), |power| {
-                store.profiles().put(POWER, power).map_err(store_error)
+                store.profiles().put(POWER, power).map_err(TaskError::from)
             })
         };
         if let Err(error) = keep() {

@@ -7,10 +7,11 @@ use super::unpacked::Unpacked;
 use super::wire::{Journey, Prepare, unpack};
 use crate::drive::serve::peer_of;
 use crate::node::Node;
-use crate::services::{Meanwhile, blocking, store_error};
+use crate::services::Meanwhile;
 use bytes::Bytes;
 use karman_mesh::membership::{Member, Pattern, Right, Rights};
 use karman_mesh::{Ask, CallHead, RemoteReport, Wanted};
+use karman_store::Store;
 use karman_types::{Digest, TaskError, TaskResponse};
 use std::time::Instant;
 
@@ -83,11 +84,13 @@ pub(super) async fn take_in(
     (digest, size): (Digest, u64),
     ticket: Vec<u8>,
 ) -> Result<(), TaskError> {
-    let home = node.runtime().home().clone();
     let names = node.split().stages().names_of(digest)?;
     if !names.is_empty() {
         must_cover(&from.rights, &head.name, &names, Right::Deploy)?;
-        let used = blocking(move || home.store()?.visiting().used(&digest).map_err(store_error));
+        let used = node
+            .runtime()
+            .home()
+            .with(move |store| store.visiting().used(&digest));
         if let Err(error) = used.await {
             // It is here all the same.
             tracing::warn!(model = %digest.short(), %error, "that a model is used is not written down");
@@ -103,11 +106,8 @@ pub(super) async fn take_in(
     };
     let file = node.fetch(wanted, peer_of(from)?).await?;
     let name = head.name.clone();
-    blocking(move || {
-        let store = home.store()?;
-        store.visiting().take_in(&name, &file).map_err(store_error)
-    })
-    .await?;
+    let take_in = move |store: &Store| store.visiting().take_in(&name, &file);
+    node.runtime().home().with(take_in).await?;
     Ok(())
 }
 

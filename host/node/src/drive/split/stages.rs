@@ -4,7 +4,7 @@ use super::encodings::Encodings;
 use super::wire::Cut;
 use crate::drive::model_tasks::MODEL;
 use crate::home::Home;
-use crate::services::{Loaded, Meanwhile, NodeModels, blocking, store_error};
+use crate::services::{Loaded, Meanwhile, NodeModels, blocking};
 use bytes::Bytes;
 use futures::FutureExt;
 use futures::future::{BoxFuture, Shared};
@@ -185,9 +185,9 @@ impl Stages {
     /// The names under which this node has the file; none where it does not.
     pub(super) fn names_of(&self, model: Digest) -> Result<Vec<String>, TaskError> {
         let store = self.home.store()?;
-        let visitor = store.visiting().get(&model).map_err(store_error)?;
+        let visitor = store.visiting().get(&model)?;
         let mut names = visitor.map(|visitor| visitor.names).unwrap_or_default();
-        let own = store.models().list().map_err(store_error)?.into_iter();
+        let own = store.models().list()?.into_iter();
         let own = own.filter(|own| own.digest == model);
         names.extend(own.map(|own| format!("{MODEL}{}", own.name)));
         Ok(names)
@@ -201,8 +201,8 @@ impl Stages {
                 model.short()
             )));
         }
-        let bytes = self.home.store()?.blobs().read(&model).map_err(store_error)?;
-        Graph::read(bytes, self.models.limits()).map_err(crate::services::infer_error)
+        let bytes = self.home.store()?.blobs().read(&model)?;
+        Graph::read(bytes, self.models.limits()).map_err(TaskError::from)
     }
 
     /// The stage. What of the model is in it is loaded for the processor, or given back where it is to run on the GPU.

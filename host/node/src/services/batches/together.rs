@@ -1,7 +1,7 @@
 //! Several inputs as one, and the answer of each.
 
 use crate::services::loaded::bytes_of;
-use crate::services::{Loaded, Meanwhile, blocking, infer_error};
+use crate::services::{Loaded, Meanwhile, blocking};
 use karman_engine::capability::nn::Tensors;
 use karman_infer::{Joined, Named};
 use karman_types::TaskError;
@@ -45,7 +45,7 @@ pub(super) async fn apart(joined: Joined, outputs: Tensors) -> Result<Vec<Named>
     let bytes = bytes_of(&outputs);
     copied(bytes, move || joined.apart(&outputs))
         .await?
-        .map_err(infer_error)
+        .map_err(TaskError::from)
 }
 
 async fn copied<T: Send + 'static>(

@@ -1,6 +1,6 @@
 //! What plugins get of a node's models: those that it holds, by name, and their own.
 
-use super::{NodeModels, infer_error};
+use super::NodeModels;
 use crate::services::blocking;
 use futures::FutureExt;
 use futures::future::BoxFuture;
@@ -23,9 +23,9 @@ impl NodeModels {
             false => ModelLimits::default(),
         };
         if !native {
-            self.backends().rehearse(&onnx, &limits).map_err(infer_error)?;
+            self.backends().rehearse(&onnx, &limits)?;
         }
-        DeviceModel::read(onnx, &limits, most).map_err(infer_error)
+        DeviceModel::read(onnx, &limits, most).map_err(TaskError::from)
     }
 
     /// As [`Models`], with the node kept alive by the returned future.
@@ -68,7 +68,7 @@ impl Models for Shared {
                 true => backends.load(&onnx, &options),
                 false => backends.load_foreign(&onnx, &options),
             };
-            let model = model.map_err(infer_error)?;
+            let model = model?;
             Ok(Arc::new(models.paced(model, &onnx, &options)) as Arc<dyn Model>)
         })
         .boxed()

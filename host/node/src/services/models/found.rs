@@ -1,7 +1,6 @@
 //! What this node has under a name: a model, or one up to an early exit.
 
-use super::{NodeModels, infer_error};
-use crate::services::store_error;
+use super::NodeModels;
 use bytes::Bytes;
 use karman_infer::graph::Graph;
 use karman_store::{Model, ModelExit, ModelInfo};
@@ -117,7 +116,7 @@ impl NodeModels {
             known.changes
         };
         let store = self.home.store()?;
-        let all: Arc<[Model]> = store.models().list().map_err(store_error)?.into();
+        let all: Arc<[Model]> = store.models().list()?.into();
         let mut known = self.known.write();
         // What changed while it was read may be newer.
         if known.changes == changes {
@@ -167,7 +166,7 @@ impl NodeModels {
 
     fn look_up(&self, name: &str) -> Result<Option<Found>, TaskError> {
         let store = self.home.store()?;
-        let get = |name: &str| store.models().get(name).map_err(store_error);
+        let get = |name: &str| store.models().get(name).map_err(TaskError::from);
         if let Some(model) = get(name)? {
             return Ok(Some(Found::whole(model)));
         }
@@ -199,11 +198,11 @@ impl NodeModels {
     /// What the disk refuses; `invalid` for an exit that the file does not have.
     pub(in crate::services) fn onnx(&self, found: &Found) -> Result<Bytes, TaskError> {
         let store = self.home.store()?;
-        let file = store.blobs().read(&found.model.digest).map_err(store_error)?;
+        let file = store.blobs().read(&found.model.digest)?;
         let Some(exit) = &found.exit else {
             return Ok(file);
         };
-        let graph = Graph::read(file, self.limits()).map_err(infer_error)?;
+        let graph = Graph::read(file, self.limits())?;
         graph.up_to(&exit.output, &exit.answer).map_err(|error| {
             let says = format!("exit {} of model `{}`: {error}", exit.depth, found.model.name);
             TaskError::invalid(says).with_hint("`karman model add` with other `--exit` says it anew")

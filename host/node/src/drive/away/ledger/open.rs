@@ -1,7 +1,6 @@
 //! What is taken up again when the node is started.
 
 use super::{ANSWERS, Known, Ledger, ROWS, Trip, answer_of};
-use crate::services::store_error;
 use karman_store::{BundleState, Store, StoreError};
 use karman_types::{Digest, TaskError, TaskId};
 use parking_lot::Mutex;
@@ -23,22 +22,22 @@ impl Ledger {
             writing: Mutex::default(),
         };
         let store = &ledger.store;
-        for row in store.mesh().names(ROWS).map_err(store_error)? {
+        for row in store.mesh().names(ROWS)? {
             let task: Option<TaskId> = row[ROWS.len()..].parse().ok();
             let trip = match store.mesh().get::<Trip>(&row) {
                 Err(StoreError::Record { .. }) => None,
-                read => read.map_err(store_error)?,
+                read => read?,
             };
             match task.zip(trip) {
                 Some((task, trip)) => ledger.take_up((task, is_open(task)), trip, now_ms)?,
                 None => {
                     tracing::warn!(row, "what was sent for a task does not read, and is forgotten");
-                    store.mesh().remove(&[&row]).map_err(store_error)?;
+                    store.mesh().remove(&[&row])?;
                 }
             }
         }
         // What was answered to nobody.
-        for answer in store.mesh().names(ANSWERS).map_err(store_error)? {
+        for answer in store.mesh().names(ANSWERS)? {
             let bundle: Option<Digest> = answer[ANSWERS.len()..].parse().ok();
             let known = ledger.known.lock();
             let waited_for = bundle.is_some_and(|bundle| {
@@ -48,7 +47,7 @@ impl Ledger {
             });
             drop(known);
             if !waited_for {
-                store.mesh().remove(&[&answer]).map_err(store_error)?;
+                store.mesh().remove(&[&answer])?;
             }
         }
         Ok(ledger)
@@ -59,8 +58,8 @@ impl Ledger {
         let (sent, mut answered) = (trip.sent, false);
         if let Some(sent) = sent {
             let answer = self.store.mesh().names(&answer_of(&sent.bundle));
-            answered = !answer.map_err(store_error)?.is_empty();
-            let bundle = self.store.bundles().get(&sent.bundle).map_err(store_error)?;
+            answered = !answer?.is_empty();
+            let bundle = self.store.bundles().get(&sent.bundle)?;
             // It was written down, and then there was no room for it, or no power; or it was called back.
             let gone = bundle.is_none_or(|bundle| bundle.state == BundleState::Expired);
             trip.sent = Some(sent).filter(|_| answered || !gone);

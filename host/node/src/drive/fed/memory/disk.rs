@@ -2,7 +2,6 @@
 
 use super::Key;
 use crate::drive::fed::given::Gifts;
-use crate::services::store_error;
 use karman_store::Store;
 use karman_types::{ByteSize, TaskError};
 use parking_lot::Mutex;
@@ -76,7 +75,7 @@ impl Disk {
     }
 
     pub(super) fn get<T: DeserializeOwned>(&self, what: What, key: &Key) -> Result<Option<T>, TaskError> {
-        self.store.runs().get(&what.name(key)).map_err(store_error)
+        self.store.runs().get(&what.name(key)).map_err(TaskError::from)
     }
 
     /// Keeps a record of so many bytes.
@@ -93,11 +92,17 @@ impl Disk {
         // Whoever makes room meanwhile would take what is not there yet for gone, and nobody would know of it afterwards.
         let _one_at_a_time = self.writing.lock();
         self.make_room(what, key, (bytes as u64).next_multiple_of(STEP))?;
-        self.store.runs().put(&what.name(key), value).map_err(store_error)
+        self.store
+            .runs()
+            .put(&what.name(key), value)
+            .map_err(TaskError::from)
     }
 
     pub(super) fn remove(&self, what: What, key: &Key) -> Result<(), TaskError> {
-        self.store.runs().remove(&[&what.name(key)]).map_err(store_error)
+        self.store
+            .runs()
+            .remove(&[&what.name(key)])
+            .map_err(TaskError::from)
     }
 
     /// Whoever may call a client could fill its disk with runs, with clients of one, and with what a plugin wants to have again.
@@ -129,11 +134,11 @@ impl Disk {
             self.remove(What::Client, &gone)?;
             self.remove(What::Progress, &gone)?;
         }
-        self.store.runs().put(KEPT, &rows).map_err(store_error)
+        self.store.runs().put(KEPT, &rows).map_err(TaskError::from)
     }
 
     fn rows(&self) -> Result<Vec<Row>, TaskError> {
-        let rows = self.store.runs().get(KEPT).map_err(store_error)?;
+        let rows = self.store.runs().get(KEPT)?;
         Ok(rows.unwrap_or_default())
     }
 
