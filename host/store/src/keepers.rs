@@ -23,12 +23,13 @@ impl Keepers<'_> {
     ///
     /// # Errors
     /// What the disk refused.
-    pub fn append(&self, entries: &[(u64, Vec<u8>)]) -> Result<(), StoreError> {
+    pub fn append(&self, entries: &[(u64, impl AsRef<[u8]>)]) -> Result<(), StoreError> {
         self.store.tables().write(|txn| {
             let mut log = txn.open_table(KEEPERS_LOG)?;
             let mut bytes = number(&txn.open_table(META)?, APPENDED)?;
             for (index, entry) in entries {
-                let before = log.insert(index, entry.as_slice())?;
+                let entry = entry.as_ref();
+                let before = log.insert(index, entry)?;
                 bytes = bytes.saturating_sub(before.map_or(0, |before| before.value().len() as u64));
                 bytes += entry.len() as u64;
             }

@@ -4,11 +4,11 @@ mod handover;
 
 pub(super) use handover::{hand_over, take_over};
 
+use super::cbor::{read, write};
 use super::own_task::OwnTask;
 use super::tasks::Inner;
 use super::{away, flow};
 use crate::services::{Effects, Origin, blocking, is_of_disk};
-use bytes::Bytes;
 use karman_engine::Plugin;
 use karman_mesh::membership::{Member, Right};
 use karman_mesh::{Ask, CallHead, Mesh};
@@ -18,8 +18,6 @@ use karman_tasks::{
     Operation, Verdict,
 };
 use karman_types::{CallContext, ErrorKind, NodeId, TaskError, TaskRequest, TaskResponse};
-use serde::Serialize;
-use serde::de::DeserializeOwned;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -391,15 +389,4 @@ pub(super) async fn read_bucket(tasks: &Inner, bucket: &str, key: &[u8]) -> Resu
 pub(super) fn mesh_of(tasks: &Inner) -> Result<&Mesh, TaskError> {
     let alone = || TaskError::unavailable("this node belongs to no mesh");
     tasks.mesh.get().ok_or_else(alone)
-}
-
-pub(super) fn write(value: &impl Serialize) -> Result<Bytes, TaskError> {
-    let bytes = cbor4ii::serde::to_vec(Vec::new(), value);
-    let bytes = bytes.map_err(|error| TaskError::internal(error.to_string()))?;
-    Ok(bytes.into())
-}
-
-pub(super) fn read<T: DeserializeOwned>(what: &'static str, bytes: &[u8]) -> Result<T, TaskError> {
-    cbor4ii::serde::from_slice(bytes)
-        .map_err(|error| TaskError::invalid(format!("{what}: {error}")).with_field(what))
 }

@@ -1,7 +1,7 @@
 //! The log of decisions on this disk: a ring of so many entries and bytes, written behind what is decided, for each write costs pages of
 //! flash. A crash loses what was decided in the last half minute. After a start policies go on from it, as far as it has their last checkpoint.
 
-use super::attempt::{read, write};
+use super::cbor::{read, write};
 use crate::runtime::Runtime;
 use crate::services::blocking;
 use bytes::Bytes;

@@ -1,11 +1,11 @@
 //! What drives the node: one file for each part below that is fed events and whose wishes are carried out.
 
+mod add_model;
 mod attempt;
 mod away;
 mod blobs;
-mod bring;
-mod brought;
 mod bundles;
+mod cbor;
 mod chances;
 mod decisions;
 mod deploy;
@@ -25,6 +25,7 @@ mod models;
 mod names;
 mod own_task;
 mod parcels;
+mod plugin_policy;
 mod providers;
 mod remove;
 mod revoke;
@@ -38,8 +39,8 @@ mod swarm;
 mod tasks;
 mod time;
 
+pub use add_model::HeldModel;
 pub(crate) use blobs::Lent;
-pub use bring::HeldModel;
 pub(crate) use bundles::{Bundles, run as hand_on};
 pub use decisions::DecisionLog;
 pub use deploy::OnNode;

@@ -3,8 +3,8 @@
 mod policy;
 
 use super::attempt::HOME;
-use super::brought::News;
 use super::decisions::{Decisions, wall_ms};
+use super::plugin_policy::News;
 use super::sample::Sample;
 use super::tasks::{Inner, Tasks};
 use crate::node::Node;

@@ -1,6 +1,7 @@
 //! Handing accepted tasks over to other nodes, and taking theirs.
 
-use super::{mesh_of, read, write};
+use super::mesh_of;
+use crate::drive::cbor::{read, write};
 use crate::drive::tasks::{Inner, Tasks};
 use karman_mesh::membership::Member;
 use karman_mesh::{Ask, CallHead};

@@ -1,8 +1,9 @@
 //! What comes back for attempts that are away, by the word of the node where they ran.
 
 use super::ledger::Ledger;
-use crate::drive::attempt::{may_write, write};
+use crate::drive::attempt::may_write;
 use crate::drive::bundles::known;
+use crate::drive::cbor::write;
 use crate::drive::tasks::Inner;
 use karman_mesh::membership::{Member, Right};
 use karman_store::BundleState;

@@ -21,8 +21,9 @@ pub(super) use serve::{Come, run_away};
 
 use self::ledger::{Ledger, Sent, Stands};
 use self::offers::Offers;
-use super::attempt::{Failure, head_of, origin, write};
+use super::attempt::{Failure, head_of, origin};
 use super::bundles::Terms;
+use super::cbor::write;
 use super::parcels::wants_room;
 use super::tasks::Inner;
 use crate::contacts;

@@ -1,7 +1,8 @@
 //! The other side: runs what came by bundle for a node that is out of reach, and sends back what came of it.
 
-use crate::drive::attempt::{Running, run_here, write};
+use crate::drive::attempt::{Running, run_here};
 use crate::drive::bundles::{Opening, Terms};
+use crate::drive::cbor::write;
 use crate::drive::incoming::order_of;
 use crate::drive::parcels::{TOO_LONG, wants_room};
 use crate::drive::providers::runs_here;

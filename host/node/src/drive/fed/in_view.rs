@@ -136,8 +136,9 @@ pub(super) fn windows(stretches: &[Stretch], clock: Clock, now: Time) -> Vec<Win
 
 #[cfg(test)]
 mod tests {
-    use super::super::wire::{self, Answer};
+    use super::super::wire::Answer;
     use super::*;
+    use crate::drive::cbor::{read, write};
     use karman_fed::Instant;
     use karman_space::{Contact, Rate};
 
@@ -245,9 +246,9 @@ mod tests {
             adapter_rank: None,
             most_epsilon: None,
         };
-        let read = |bytes: &[u8]| wire::read::<Answer>("answer", bytes);
-        assert!(read(&wire::write(&described(MOST)).unwrap()).is_ok());
-        let error = read(&wire::write(&described(MOST + 1)).unwrap()).unwrap_err();
+        let read = |bytes: &[u8]| read::<Answer>("answer", bytes);
+        assert!(read(&write(&described(MOST)).unwrap()).is_ok());
+        let error = read(&write(&described(MOST + 1)).unwrap()).unwrap_err();
         assert!(error.message.contains("at most 1000"), "{error}");
     }
 }

@@ -63,8 +63,9 @@ fn numbers(frames: &Frames) -> usize {
 #[cfg(test)]
 mod tests {
     use super::super::testing::{course, frame, judgement};
-    use super::super::wire::{Answer, write};
+    use super::super::wire::Answer;
     use super::*;
+    use crate::drive::cbor::{read, write};
     use bytes::Bytes;
     use karman_fed::secure::{Members, ToClient, ToServer};
     use karman_fed::{AssignmentId, Run, Update};
@@ -172,7 +173,7 @@ mod tests {
             most_epsilon: 0.1,
         };
         assert!(matches!(
-            super::super::wire::read("answer", &write(&described).unwrap()),
+            read("answer", &write(&described).unwrap()),
             Ok(Answer::Described { .. })
         ));
         fits(&Work::Describe, &described);

@@ -8,10 +8,11 @@ use super::memory::Memory;
 use super::orders::{self, Clients};
 use super::spread::Sharer;
 use super::sum::{Credential, Identity};
-use super::wire::{self, Answer, Order, RunId, Work};
+use super::wire::{Answer, Order, RunId, Work};
 use super::{adapters, noise, worker};
 use crate::battery;
 use crate::contacts;
+use crate::drive::cbor;
 use crate::drive::links::bytes_per_second;
 use crate::drive::mesh_of;
 use crate::drive::swarm::{SwarmLed, SwarmPlan};
@@ -199,12 +200,12 @@ async fn far(
     let mut head = CallHead::new(Ask::Learn, plugin, node.runtime().context(None).task);
     head.within_ms = time.map(|time| time.as_millis() as u64);
     let most = longest_answer(&order.work);
-    let body = wire::write_apart(order).await?;
+    let body = cbor::write_apart(order).await?;
     let (response, _) = match most {
         Some(most) => mesh.call_for(peer, head, body.into(), most).await?,
         None => mesh.call(peer, head, body).await?,
     };
-    wire::read_apart("answer of a client", response.body).await
+    cbor::read_apart("answer", response.body).await
 }
 
 /// Has this node's client carry out the order of another node.
@@ -215,7 +216,7 @@ pub(crate) async fn serve(
     body: Bytes,
 ) -> Result<(TaskResponse, RemoteReport), TaskError> {
     let started = std::time::Instant::now();
-    let order: Order = wire::read_apart("order for a client", body).await?;
+    let order: Order = cbor::read_apart("order", body).await?;
     let federated = node.federated();
     // The others of a sum count on what it has said there, and a round that it is in is heard of from more than half of its clients.
     let takes_part =
@@ -229,7 +230,7 @@ pub(crate) async fn serve(
     }
     let answer = here(node, from.node, &head.name, order, head.within()).await?;
     let response = TaskResponse {
-        body: wire::write_apart(answer).await?,
+        body: cbor::write_apart(answer).await?,
         ..TaskResponse::default()
     };
     let report = RemoteReport {

@@ -1,7 +1,8 @@
 //! What comes to a client from its driver, and back: read as it is when it comes from anyone, for whoever tries the readers.
 
-use super::wire::{Answer, Frames, Order, Work, arrays, read, write};
+use super::wire::{Answer, Frames, Order, Work, arrays};
 use super::{spread, sum};
+use crate::drive::cbor::{read, write};
 use bytes::Bytes;
 use karman_types::TaskError;
 

@@ -2,7 +2,6 @@
 
 use super::in_view::{self, Pass};
 use super::{spread, sum};
-use crate::services::blocking;
 use bytes::Bytes;
 use karman_engine::learn::Array;
 use karman_fed::{
@@ -11,14 +10,11 @@ use karman_fed::{
 use karman_tensor::Shape;
 use karman_tensor::encode::{Encoded, Encoding};
 use karman_types::{TaskError, serde_list};
-use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer, Serialize};
 use std::sync::Arc;
 
 /// Said of a client whose answer is of another kind than the order.
 pub(super) const NOT_ASKED: &str = "it answers what it was not asked";
-/// The longest message in bytes that is read where it came in; a longer one would hold up others there.
-const SHORT: usize = 64 << 10;
 /// The most arrays of a model.
 const MOST_ARRAYS: usize = 4096;
 /// The most properties that a driver gives its clients.
@@ -253,51 +249,10 @@ pub(super) fn arrays(frames: &Frames) -> Result<Vec<Array>, TaskError> {
     frames.iter().map(array).collect()
 }
 
-pub(super) fn write(message: &impl Serialize) -> Result<Bytes, TaskError> {
-    cbor4ii::serde::to_vec(Vec::new(), message)
-        .map(Bytes::from)
-        .map_err(|error| TaskError::internal(error.to_string()))
-}
-
-pub(super) fn read<T: DeserializeOwned>(what: &str, bytes: &[u8]) -> Result<T, TaskError> {
-    cbor4ii::serde::from_slice(bytes)
-        .map_err(|error| TaskError::invalid(format!("this is no {what}: {error}")).with_field("body"))
-}
-
-/// [`write()`], where it may take its time.
-pub(super) async fn write_apart(message: impl Serialize + Send + 'static) -> Result<Bytes, TaskError> {
-    blocking(move || write(&message)).await
-}
-
-/// [`read`], where it may take its time.
-pub(super) async fn read_apart<T: DeserializeOwned + Send + 'static>(
-    what: &'static str,
-    bytes: Bytes,
-) -> Result<T, TaskError> {
-    match bytes.len() <= SHORT {
-        true => read(what, &bytes),
-        false => blocking(move || read(what, &bytes)).await,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[tokio::test]
-    async fn long_messages_read_as_short_ones_do() {
-        for length in [1, 2 * SHORT] {
-            let model = vec![("weight".to_owned(), Bytes::from(vec![7; length]))];
-            let written = write_apart(Answer::Begun { model: model.clone() }).await.unwrap();
-            match read_apart("answer", written).await.unwrap() {
-                Answer::Begun { model: read } => assert_eq!(read, model),
-                other => panic!("{other:?}"),
-            }
-            let garbage = Bytes::from(vec![0xff; length]);
-            let error = read_apart::<Answer>("answer", garbage).await.unwrap_err();
-            assert_eq!(error.field.as_deref(), Some("body"), "{error}");
-        }
-    }
+    use crate::drive::cbor::{read, write};
 
     #[test]
     fn lists_that_no_run_has_are_refused_while_they_are_read() {
@@ -309,18 +264,18 @@ mod tests {
                 model: Arc::new(empty(count)),
             })
         };
-        let read = |order: &Order| super::read::<Order>("order", &write(order).unwrap());
-        assert!(read(&evaluate(MOST_ARRAYS)).is_ok());
-        let error = read(&evaluate(MOST_ARRAYS + 1)).unwrap_err();
+        let read_order = |order: &Order| read::<Order>("order", &write(order).unwrap());
+        assert!(read_order(&evaluate(MOST_ARRAYS)).is_ok());
+        let error = read_order(&evaluate(MOST_ARRAYS + 1)).unwrap_err();
         assert!(error.message.contains("at most 4096"), "{error}");
         let mut many = order(Work::Describe);
         many.properties = vec![(String::new(), String::new()); MOST_PROPERTIES + 1];
-        assert!(read(&many).unwrap_err().message.contains("at most 4096"));
+        assert!(read_order(&many).unwrap_err().message.contains("at most 4096"));
         let trained = Answer::Trained(Box::new(Update {
             frames: vec![Bytes::new(); Update::MOST_FRAMES + 1],
             ..Update::default()
         }));
-        let error = super::read::<Answer>("answer", &write(&trained).unwrap()).unwrap_err();
+        let error = read::<Answer>("answer", &write(&trained).unwrap()).unwrap_err();
         assert!(error.message.contains("at most 8192"), "{error}");
     }
 

@@ -4,9 +4,9 @@
 mod policy;
 
 use crate::config::PoliciesConfig;
-use crate::drive::brought::News;
 use crate::drive::decisions::wall_ms;
 use crate::drive::model_tasks;
+use crate::drive::plugin_policy::News;
 use crate::drive::providers::runs_here;
 use crate::drive::sample::Sample;
 use crate::drive::tasks::{Inner, Tasks};

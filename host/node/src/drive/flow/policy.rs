@@ -2,7 +2,7 @@
 
 use super::Flows;
 use super::choosers::Choosers;
-use crate::drive::brought::Kind;
+use crate::drive::plugin_policy::Kind;
 use crate::drive::tasks::Inner;
 use karman_engine::Plugin;
 use karman_engine::policy::Policies;

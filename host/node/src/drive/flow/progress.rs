@@ -1,4 +1,4 @@
-use crate::drive::attempt::{read, write};
+use crate::drive::cbor::{read, write};
 use crate::drive::tasks::Inner;
 use bytes::Bytes;
 use karman_sched::flow::{Outcome, Phase, Record};

@@ -1,6 +1,7 @@
 //! The keepers' log on this node's disk, as the consensus library wants it.
 
 use super::group::{Group, Key, LogEntry, LogId, StorageError, StorageIoError, Vote};
+use crate::drive::cbor::{read, write};
 use crate::services::blocking;
 use bytes::Bytes;
 use karman_store::{Store, StoreError};
@@ -13,6 +14,7 @@ use tokio::sync::watch;
 
 const VOTE: &str = "vote";
 const PURGED: &str = "purged";
+const ENTRY: &str = "entry of the log";
 /// Bytes of entries that go to another keeper at once, unless a single one has more.
 const TOGETHER: u64 = 1 << 20;
 
@@ -58,7 +60,7 @@ impl Log {
 
     async fn read(&self, range: (Bound<u64>, Bound<u64>), most: u64) -> Result<Vec<LogEntry>, StorageError> {
         let found = self.with(move |store| store.keepers().read(range, most)).await;
-        let entries = found.and_then(|found| found.iter().map(|entry| decode(entry)).collect());
+        let entries = found.and_then(|found| found.iter().map(|entry| read(ENTRY, entry)).collect());
         Ok(entries.map_err(|error| StorageIoError::read_logs(AnyError::new(&error)))?)
     }
 }
@@ -85,7 +87,7 @@ impl RaftLogStorage<Group> for Log {
         let found = self.with(|store| Ok((store.keepers().get(PURGED)?, store.keepers().last()?)));
         let found = found.await.and_then(|(purged, last)| {
             let last: Option<Bytes> = last;
-            Ok((purged, last.map(|entry| decode(&entry)).transpose()?))
+            Ok((purged, last.map(|entry| read(ENTRY, &entry)).transpose()?))
         });
         let (purged, last): (Option<LogId>, Option<LogEntry>) =
             found.map_err(|error| StorageIoError::read_logs(AnyError::new(&error)))?;
@@ -121,9 +123,9 @@ impl RaftLogStorage<Group> for Log {
         I: IntoIterator<Item = LogEntry> + OptionalSend,
         I::IntoIter: OptionalSend,
     {
-        let encoded: Result<Vec<(u64, Vec<u8>)>, TaskError> = entries
+        let encoded: Result<Vec<(u64, Bytes)>, TaskError> = entries
             .into_iter()
-            .map(|entry| Ok((entry.log_id.index, encode(&entry)?)))
+            .map(|entry| Ok((entry.log_id.index, write(&entry)?)))
             .collect();
         let written = match encoded {
             Ok(encoded) => self.change(move |store| store.keepers().append(&encoded)).await,
@@ -146,16 +148,6 @@ impl RaftLogStorage<Group> for Log {
             .await
             .map_err(|error| StorageIoError::write_logs(AnyError::new(&error)))?)
     }
-}
-
-fn encode(entry: &LogEntry) -> Result<Vec<u8>, TaskError> {
-    let bytes = cbor4ii::serde::to_vec(Vec::new(), entry);
-    bytes.map_err(|error| TaskError::internal(format!("an entry of the log: {error}")))
-}
-
-fn decode(bytes: &[u8]) -> Result<LogEntry, TaskError> {
-    let entry = cbor4ii::serde::from_slice(bytes);
-    entry.map_err(|error| TaskError::internal(format!("an entry of the log: {error}")))
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! What this keeper has applied of the log: the kept tasks, in memory, and snapshots of them on the disk.
 
 use super::group::{Group, LogEntry, LogId, SnapshotMeta, StorageError, StorageIoError, StoredMembership};
+use crate::drive::cbor::{read, read_apart, write};
 use crate::services::blocking;
 use bytes::Bytes;
 use karman_store::Store;
@@ -59,9 +60,7 @@ impl Replica {
             applied: watch::Sender::new(0),
         };
         if let Some(Record { meta, data }) = replica.record().await? {
-            let kept =
-                decode(&data).map_err(|error| TaskError::internal(format!("the snapshot: {error}")))?;
-            replica.replace(&meta, kept);
+            replica.replace(&meta, read(SNAPSHOT, &data)?);
         }
         Ok(replica)
     }
@@ -153,9 +152,8 @@ impl RaftStateMachine<Group> for Replica {
         let unread = |error: &dyn std::fmt::Display| {
             StorageIoError::read_snapshot(Some(meta.signature()), AnyError::error(error))
         };
-        let encoded = (*data).clone();
-        let decoded = blocking(move || decode(&encoded).map_err(TaskError::internal));
-        let kept = decoded.await.map_err(|error| unread(&error))?;
+        let kept = read_apart(SNAPSHOT, (*data).clone()).await;
+        let kept = kept.map_err(|error| unread(&error))?;
         self.write(meta.clone(), *data).await?;
         self.replace(meta, kept);
         Ok(())
@@ -180,15 +178,14 @@ impl RaftSnapshotBuilder<Group> for Replica {
                 let state = replica.state.read();
                 (state.kept.clone(), state.applied, state.membership.clone())
             };
-            let data = cbor4ii::serde::to_vec(Vec::new(), &kept);
-            let data = data.map_err(|error| TaskError::internal(error.to_string()))?;
+            let data = write(&kept)?;
             let index = applied.map_or(0, |id| id.index);
             let meta = SnapshotMeta {
                 last_log_id: applied,
                 last_membership: membership,
                 snapshot_id: format!("{index}-{:016x}", fastrand::u64(..)),
             };
-            Ok((meta, Bytes::from(data)))
+            Ok((meta, data))
         });
         let built = built.await;
         let (meta, data) =
@@ -199,8 +196,4 @@ impl RaftSnapshotBuilder<Group> for Replica {
             snapshot: Box::new(data),
         })
     }
-}
-
-fn decode(data: &[u8]) -> Result<KeptState, String> {
-    cbor4ii::serde::from_slice(data).map_err(|error| error.to_string())
 }

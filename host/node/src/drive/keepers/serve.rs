@@ -4,7 +4,7 @@ use super::Inner;
 use super::ask::no_majority;
 use super::seat::Seat;
 use super::wire::{Answer, Appended, Installed, Message, Question, Voted, answer, send};
-use crate::drive::attempt::read;
+use crate::drive::cbor::read;
 use karman_mesh::membership::{Member, Right};
 use karman_tasks::{Entry, Kept, KeptError, LimitReached, Saved, SubmitError, TaskRecord};
 use karman_types::{NodeId, TaskError, TaskId, TaskRequest, TaskResponse};

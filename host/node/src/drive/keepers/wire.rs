@@ -1,7 +1,7 @@
 //! What keepers ask each other, and other nodes ask them.
 
 use super::group::{Group, Key, SnapshotMeta, Vote};
-use crate::drive::attempt::{read, write};
+use crate::drive::cbor::{read, write};
 use crate::drive::status::TaskStatus;
 use bytes::Bytes;
 use karman_mesh::{Ask, CallHead, Mesh, PeerId};

@@ -1,6 +1,6 @@
 //! By which policy nodes are put in order: a built-in one, or one that a plugin of this node brings.
 
-use crate::drive::brought::{Brought, Kind};
+use crate::drive::plugin_policy::{Brought, Kind};
 use crate::drive::tasks::Inner;
 use karman_engine::Plugin;
 use karman_sched::call::{Picked, Route, Taker};

@@ -32,7 +32,7 @@ pub(crate) use seat::{SwarmEntry, SwarmOutcome};
 
 use super::mesh_of;
 use crate::node::Node;
-use crate::services::blocking;
+use crate::services::apart;
 use bytes::Bytes;
 use karman_fed::swarm::Letter;
 use karman_mesh::membership::Member;
@@ -44,9 +44,6 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 use tokio::sync::oneshot;
-
-/// The longest letter in bytes that is read where it came in; a longer one would hold up others there.
-const SHORT: usize = 64 << 10;
 
 /// The rounds in which a node takes part, or waits for one to open.
 #[derive(Clone, Default)]
@@ -121,10 +118,7 @@ impl Swarms {
             let says = format!("a letter of {} bytes; at most {most} are taken now", body.len());
             return Err(TaskError::limit(says).with_field("body"));
         }
-        let letter = match body.len() <= SHORT {
-            true => Letter::read(&body).map_err(talk::wrong)?,
-            false => blocking(move || Letter::read(&body).map_err(talk::wrong)).await?,
-        };
+        let letter = apart(body.len(), move || Letter::read(&body).map_err(talk::wrong)).await?;
         let answer = seat.take(mesh, from, letter).await?;
         Ok(TaskResponse {
             body: answer.write().map_err(talk::wrong)?.into(),

@@ -94,10 +94,11 @@ fn clients<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Client>, D:
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::drive::cbor::write;
     use crate::drive::fed::longest::longest_answer;
     use crate::drive::fed::outside::{read_fed_answer, read_fed_order};
     use crate::drive::fed::testing::frame;
-    use crate::drive::fed::wire::{Answer, Order, RunId, Work, write};
+    use crate::drive::fed::wire::{Answer, Order, RunId, Work};
     use karman_fed::{AssignmentId, ClientId, Run};
     use karman_tensor::encode::Encoding;
 

@@ -2,8 +2,9 @@
 
 use super::identity::Credential;
 use super::message::{Answered, Common, Lesson, Step};
+use crate::drive::cbor;
 use crate::drive::fed::joint::Joint;
-use crate::drive::fed::wire::{self, Answer, Course, NOT_ASKED, Order, Work};
+use crate::drive::fed::wire::{Answer, Course, NOT_ASKED, Order, Work};
 use crate::services::blocking;
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
@@ -339,6 +340,6 @@ fn speed() -> f64 {
 fn bytes_of(says: &ToServer) -> u64 {
     match says {
         ToServer::Masked(bytes) => bytes.len() as u64,
-        other => wire::write(other).map_or(0, |bytes| bytes.len() as u64),
+        other => cbor::write(other).map_or(0, |bytes| bytes.len() as u64),
     }
 }

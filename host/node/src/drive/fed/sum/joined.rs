@@ -2,7 +2,7 @@
 //! leaves nothing half done.
 
 use super::message::{Answered, Common, Lesson};
-use crate::drive::fed::wire;
+use crate::drive::cbor;
 use karman_fed::secure::{Client, Refusal, Settings, Step, ToClient, ToServer};
 use karman_types::{Digest, TaskError};
 use serde::Serialize;
@@ -156,7 +156,7 @@ impl Joined {
 
 /// What a question is known by when it comes again.
 pub(super) fn mark(asked: &impl Serialize) -> Result<Digest, TaskError> {
-    Ok(Digest::of(&wire::write(asked)?))
+    Ok(Digest::of(&cbor::write(asked)?))
 }
 
 pub(super) fn refused(refusal: Refusal) -> TaskError {

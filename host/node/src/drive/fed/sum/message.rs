@@ -1,6 +1,7 @@
 //! What a driver and its clients say to each other over a secure sum.
 
 use super::identity::Credential;
+use crate::drive::cbor;
 use crate::drive::fed::wire::{self, Course, Frames, Order, RunId};
 use bytes::Bytes;
 use karman_fed::Limits;
@@ -83,7 +84,7 @@ impl Lesson {
         let model: Vec<(String, Digest)> = self.model.iter().map(array).collect();
         let rules = (self.grid, self.weights, &self.limits);
         let whole = ("karman lesson 2", common, self.version, course, model, rules);
-        Ok(Digest::of(&wire::write(&whole)?))
+        Ok(Digest::of(&cbor::write(&whole)?))
     }
 
     /// Whether it is one of those that are summed.

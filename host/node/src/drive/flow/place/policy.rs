@@ -1,7 +1,7 @@
 //! By which policy steps are placed: a built-in one, or one that a plugin of this node brings.
 
 use crate::config::AS_CALLS;
-use crate::drive::brought::{Brought, Kind};
+use crate::drive::plugin_policy::{Brought, Kind};
 use crate::drive::tasks::Inner;
 use karman_engine::Plugin;
 use karman_sched::place::{BuiltIn, Placed, Situation};

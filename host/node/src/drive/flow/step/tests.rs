@@ -1,6 +1,6 @@
 //! A step that another node withdraws: what its owner does.
 
-use crate::drive::attempt::write;
+use crate::drive::cbor::write;
 use crate::{LogRing, Node, NodeConfig, RuntimeOptions};
 use karman_mesh::membership::{Member, Right, Rights, UnixTime};
 use karman_tasks::{Guarantee, Outcome, Submission};

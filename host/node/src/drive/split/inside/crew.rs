@@ -1,6 +1,7 @@
 //! The nodes that run a model split inside its layers.
 
 use super::{InsideLayer, InsideNode, InsidePlan, TASK};
+use crate::drive::cbor::write;
 use crate::drive::mesh_of;
 use crate::drive::split::ASKED_LAST;
 use crate::drive::split::wire::Leg;
@@ -228,7 +229,7 @@ impl Crew {
         };
         let task = ShareTask::new(network, piece.layer, part, input, other);
         let task = task.map_err(|error| TaskError::internal(error.to_string()))?;
-        message(&task)
+        write(&task)
     }
 
     /// One piece: by the member that it falls to, else by another one that has the memory for it.
@@ -319,14 +320,6 @@ impl Member {
         let (response, report) = mesh.call(peer, head, body).await?;
         Ok((response.body, report))
     }
-}
-
-/// A piece as it travels.
-pub(super) fn message(task: &ShareTask) -> Result<Bytes, TaskError> {
-    let message = cbor4ii::serde::to_vec(Vec::new(), task);
-    message
-        .map(Bytes::from)
-        .map_err(|error| TaskError::internal(error.to_string()))
 }
 
 pub(super) fn integer_error(error: IntegerError) -> TaskError {

@@ -1,7 +1,8 @@
 //! Asks the nodes how fast they are, and divides the layers by that and by memory.
 
-use super::crew::{Crew, Member, integer_error, message, of_member};
+use super::crew::{Crew, Member, integer_error, of_member};
 use super::{InsideOrder, TASK};
+use crate::drive::cbor::write;
 use crate::drive::links::bytes_per_second;
 use crate::drive::split::plan::model_of;
 use crate::node::Node;
@@ -211,7 +212,7 @@ fn probe(network: &Network, node: NodeId, memory: u64) -> Result<Probe, TaskErro
         _ => Vec::new(),
     };
     let task = ShareTask::new(network, layer, &part, input, other);
-    let body = message(&task.map_err(|error| TaskError::internal(error.to_string()))?)?;
+    let body = write(&task.map_err(|error| TaskError::internal(error.to_string()))?)?;
     Ok(Probe { layer, cost, body })
 }
 
