@@ -70,7 +70,9 @@ pub(super) fn run(setting: &Setting, report: &mut Report) -> Result<()> {
     let ours = || {
         let (before, started) = (nodes.processor_time()?, Instant::now());
         let one = async || {
-            let ran = nodes.edge.run_model(NETWORK.as_str(), activations[0].clone());
+            let ran = nodes
+                .edge
+                .run_model(NETWORK.as_str(), activations[0].clone(), None);
             let ran = ran.await?;
             legs.borrow_mut().extend(ran.legs);
             Ok(())
@@ -131,7 +133,10 @@ fn activations(setting: &Setting, fragments: &[Fragment]) -> Result<Vec<Named>> 
 async fn slowest(nodes: &Nodes, inputs: &Named) -> Result<usize> {
     let mut taken = [const { Vec::new() }; 3];
     for run in 0..WARM_UP + TIMED {
-        let ran = nodes.edge.run_model(NETWORK.as_str(), inputs.clone()).await?;
+        let ran = nodes
+            .edge
+            .run_model(NETWORK.as_str(), inputs.clone(), None)
+            .await?;
         ensure!(ran.legs.len() == 3, "it ran in {} parts", ran.legs.len());
         for leg in ran.legs.iter().filter(|_| run >= WARM_UP) {
             taken[usize::from(leg.stage)].push(leg.compute_us as f64);
@@ -183,7 +188,7 @@ impl Alone {
 
     async fn run(&self, nodes: &Nodes) -> Result<()> {
         if self.stage == 0 {
-            nodes.edge.run_model(ALONE, self.inputs.clone()).await?;
+            nodes.edge.run_model(ALONE, self.inputs.clone(), None).await?;
         } else {
             let path = format!("/models/{ALONE}/run");
             let site = &nodes.others[self.stage - 1];

@@ -75,7 +75,7 @@ fn compare(setting: &Setting, report: &mut Report, nodes: &Nodes, architecture: 
     let expected = halves[1].run(crossing.clone())?;
     let first = setting
         .runtime
-        .block_on(nodes.edge.run_model(name, inputs.clone()))?;
+        .block_on(nodes.edge.run_model(name, inputs.clone(), None))?;
     ensure!(
         same(&first.results, &expected),
         "{name} in parts gives something else"
@@ -89,7 +89,7 @@ fn compare(setting: &Setting, report: &mut Report, nodes: &Nodes, architecture: 
         // As a listener calls it, and as the bare wire is timed: on the threads that the network is on.
         let asked = setting.runtime.spawn(async move {
             let started = Instant::now();
-            let ran = edge.run_model(&name, inputs).await;
+            let ran = edge.run_model(&name, inputs, None).await;
             (ran, started.elapsed().as_secs_f64())
         });
         let (ran, took) = setting.runtime.block_on(asked)?;

@@ -152,10 +152,7 @@ impl Answers {
         if member.rights.allows(&right) {
             return Ok(());
         }
-        Err(
-            TaskError::denied(format!("node {} has no right `{right}`", member.node.short()))
-                .with_hint("`karman mesh invite --right …` gives it with the next membership"),
-        )
+        Err(member.lacks(&right))
     }
 }
 

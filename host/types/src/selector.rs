@@ -17,7 +17,7 @@ enum Part {
 
 impl NodeSelector {
     /// Fewer digits may be meant for anything else.
-    const LEAST_DIGITS: usize = 4;
+    pub const LEAST_DIGITS: usize = 4;
 
     /// Whether the node, which stands at this tier, is one of those that are meant.
     pub fn matches(&self, node: NodeId, tier: Tier) -> bool {

@@ -43,6 +43,16 @@ pub struct TaskResponse {
     pub body: Bytes,
 }
 
+impl From<Bytes> for TaskResponse {
+    /// An output of no stated type.
+    fn from(body: Bytes) -> Self {
+        Self {
+            body,
+            ..Self::default()
+        }
+    }
+}
+
 /// The tier of the continuum that a node belongs to.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, Hash, Ord, PartialEq, PartialOrd, Serialize)]
 #[serde(rename_all = "lowercase")]

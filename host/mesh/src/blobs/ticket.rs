@@ -48,8 +48,7 @@ impl Ticket {
         if ticket.not_after < standing.now() {
             return denied(format!("was good until {}", ticket.not_after));
         }
-        let right = ticket.name.parse().map(Right::Deploy);
-        match right.is_ok_and(|right| signer.rights.allows(&right)) {
+        match signer.may(Right::Deploy, &ticket.name) {
             true => Ok(ticket),
             false => denied(format!(
                 "is of node {}, which has no right `deploy:{}`",

@@ -1,8 +1,9 @@
 use super::signer::{Signer, check_key, check_time};
 use super::token::Token;
-use super::{MembershipError, MeshKey, Revocations, Rights, UnixTime, wire};
+use super::{MembershipError, MeshKey, Pattern, Revocations, Right, Rights, UnixTime, wire};
 use bytes::Bytes;
-use karman_types::{NodeId, Tier};
+use karman_types::{NodeId, TaskError, Tier};
+use std::fmt::Display;
 use std::time::Duration;
 
 /// What a node shows to be let in: a token bound to its key, and the token of the issuer that signed it, unless the root
@@ -39,6 +40,32 @@ impl Member {
     /// puts it out.
     pub fn holds_root(&self) -> bool {
         self.issuer.is_none() && self.rights.covers(&Rights::all())
+    }
+
+    /// Whether it has this right for what is named so. None is for what is no name.
+    pub fn may(&self, right: fn(Pattern) -> Right, name: &str) -> bool {
+        let right = name.parse().map(right);
+        right.is_ok_and(|right| self.rights.allows(&right))
+    }
+
+    /// That it has this right.
+    ///
+    /// # Errors
+    /// `denied`, with the right that it lacks.
+    pub fn must(&self, right: fn(Pattern) -> Right, name: &str) -> Result<(), TaskError> {
+        match self.may(right, name) {
+            true => Ok(()),
+            false => Err(self.lacks(&match name.parse() {
+                Ok(name) => right(name).to_string(),
+                Err(_) => format!("for `{}`, which is no name", name.escape_debug()),
+            })),
+        }
+    }
+
+    /// The error of one who lacks a right.
+    pub(crate) fn lacks(&self, right: &impl Display) -> TaskError {
+        TaskError::denied(format!("node {} has no right `{right}`", self.node.short()))
+            .with_hint("`karman mesh invite --right …` gives it with the next membership")
     }
 
     /// For how long the membership was given.

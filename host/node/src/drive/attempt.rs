@@ -191,18 +191,12 @@ pub(super) fn head_of(call: &Call, name: String) -> CallHead {
 
 /// Whether the member that ran an attempt may write what the attempt would.
 pub(super) fn may_write(member: Option<&Member>, batch: &Batch) -> Result<(), TaskError> {
-    for operation in &batch.operations {
+    let gone = || TaskError::denied("the node that ran the task is no member of the mesh any more");
+    let member = member.ok_or_else(gone)?;
+    batch.operations.iter().try_for_each(|operation| {
         let (Operation::Set { bucket, .. } | Operation::Delete { bucket, .. }) = operation;
-        let right = bucket.parse().map(Right::BucketWrite);
-        let allowed = |right| member.is_some_and(|member| member.rights.allows(&right));
-        if !right.is_ok_and(allowed) {
-            return Err(TaskError::denied(format!(
-                "the node that ran the task has no right `bucket-write:{bucket}`"
-            ))
-            .with_hint("`karman mesh invite --right …` gives it with the next membership"));
-        }
-    }
-    Ok(())
+        member.must(Right::BucketWrite, bucket)
+    })
 }
 
 /// Runs an attempt of another node's task.
@@ -249,10 +243,7 @@ pub(super) async fn serve(
         }
     };
     let answer = run_here(tasks, call, effects).await?;
-    Ok(TaskResponse {
-        body: write(&*answer)?,
-        ..TaskResponse::default()
-    })
+    Ok(TaskResponse::from(write(&*answer)?))
 }
 
 /// An attempt of another node, until it has ended or was dropped.
@@ -310,15 +301,11 @@ pub(super) async fn take_batch(tasks: &Inner, from: &Member, body: &[u8]) -> Res
     if commit.batch.home != tasks.runtime.id() {
         return Err(TaskError::invalid("the batch is for another node").with_field("batch"));
     }
-    let may = |bucket: &str| {
-        let right = bucket.parse().map(Right::BucketWrite);
-        right.is_ok_and(|right| from.rights.allows(&right))
-    };
     let mut buckets = commit.batch.operations.iter().map(|operation| {
         let (Operation::Set { bucket, .. } | Operation::Delete { bucket, .. }) = operation;
         bucket.clone()
     });
-    let answer = match buckets.find(|bucket| !may(bucket)) {
+    let answer = match buckets.find(|bucket| !from.may(Right::BucketWrite, bucket)) {
         Some(bucket) => Err(CommitError::Denied { bucket }),
         None => {
             let kept = tasks.keepers.find(commit.attempt.task, Duration::ZERO).await?;
@@ -331,10 +318,7 @@ pub(super) async fn take_batch(tasks: &Inner, from: &Member, body: &[u8]) -> Res
     if let Err(CommitError::Stale(_)) = answer {
         mesh_of(tasks)?.standing().refused("old-epoch");
     }
-    Ok(TaskResponse {
-        body: write(&answer)?,
-        ..TaskResponse::default()
-    })
+    Ok(TaskResponse::from(write(&answer)?))
 }
 
 async fn commit_here(tasks: &Inner, commit: Commit) -> Committed {

@@ -131,10 +131,7 @@ impl Node {
             let disk = |error: std::io::Error| TaskError::internal(error.to_string());
             slices.slice(first..end).map_err(disk)
         });
-        Ok(TaskResponse {
-            body: slice.await?,
-            ..TaskResponse::default()
-        })
+        Ok(TaskResponse::from(slice.await?))
     }
 
     /// The bundle that this node offers to the one that asks.

@@ -3,6 +3,7 @@
 use super::own_task::OwnTask;
 use super::routes::{Answered, Routes};
 use crate::plugins::Plugins;
+use crate::services::shutting_down;
 use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
 use futures::{FutureExt, StreamExt};
@@ -69,12 +70,11 @@ impl Calls {
         context: CallContext,
         hedge_after: Option<Duration>,
     ) -> Result<(TaskResponse, Ran), TaskError> {
-        let stopping = || TaskError::unavailable("the node is shutting down");
-        let plugins = self.plugins.upgrade().ok_or_else(stopping)?;
+        let plugins = self.plugins.upgrade().ok_or_else(shutting_down)?;
         match (OwnTask::find(&plugins, task), self.others.get()) {
             (Ok(own), _) => own.run(plugins.runtime(), request, context, None).await,
             (Err(_), Some((mesh, routes))) => {
-                let routes = routes.upgrade().ok_or_else(stopping)?;
+                let routes = routes.upgrade().ok_or_else(shutting_down)?;
                 let others = Others {
                     mesh,
                     routes: &routes,

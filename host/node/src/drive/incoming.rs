@@ -196,13 +196,7 @@ impl Node {
         component: Bytes,
         downgrade: bool,
     ) -> Result<(), TaskError> {
-        let right = name.parse().map(Right::Deploy);
-        if !right.is_ok_and(|right| sender.rights.allows(&right)) {
-            let node = sender.node.short();
-            return Err(TaskError::denied(format!(
-                "node {node} has no right `deploy:{name}`"
-            )));
-        }
+        sender.must(Right::Deploy, name)?;
         self.deploy_as(name, component, downgrade).await.map(drop)
     }
 

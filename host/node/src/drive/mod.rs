@@ -23,6 +23,7 @@ mod mesh;
 mod model_tasks;
 mod models;
 mod names;
+mod node_id;
 mod own_task;
 mod parcels;
 mod plugin_policy;

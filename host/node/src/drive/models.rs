@@ -101,7 +101,7 @@ impl Node {
         within: Option<Duration>,
     ) -> Result<Inferred, TaskError> {
         if self.has_model(name)? {
-            let ran = self.run_model_within(name, inputs, within).await?;
+            let ran = self.run_model(name, inputs, within).await?;
             return Ok(Inferred {
                 why: stopped(&ran.legs, "this node has the model".into()),
                 results: ran.results,
@@ -316,7 +316,7 @@ pub(super) async fn run(
         tensors: inputs,
         room: _room,
     } = node.split().room().unpack(body).await?;
-    let ran = node.run_model_within(name, inputs, within).await?;
+    let ran = node.run_model(name, inputs, within).await?;
     let there = RanThere {
         legs: ran.legs,
         ran_on: ran.ran_on.clone(),
@@ -328,9 +328,6 @@ pub(super) async fn run(
         ran_on: Some(format!("{name} ({})", ran.ran_on)),
         ..RemoteReport::default()
     };
-    let response = TaskResponse {
-        body: body.into_bytes(),
-        ..TaskResponse::default()
-    };
+    let response = TaskResponse::from(body.into_bytes());
     Ok((response, report))
 }

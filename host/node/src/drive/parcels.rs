@@ -74,7 +74,7 @@ impl Node {
         downgrade: bool,
         (wait, priority): (Duration, Priority),
     ) -> Result<Sent, TaskError> {
-        let node = self.known_node(on)?;
+        let node = self.named(on).map_err(|error| error.with_field("on"))?;
         let name = self.plugins().name_of(&component, name)?;
         let parcel = Parcel::Deploy {
             name: name.clone(),
@@ -126,37 +126,6 @@ impl Node {
             state: bundle.state,
         };
         Ok(all.into_iter().map(status).collect())
-    }
-
-    /// A node by its id, or by the beginning of one that this node has met or the contact plan names.
-    fn known_node(&self, text: &str) -> Result<NodeId, TaskError> {
-        if let Ok(id) = text.parse() {
-            return Ok(id);
-        }
-        let plan = self.bundles().plan(contacts::now());
-        let planned = plan
-            .contacts()
-            .iter()
-            .flat_map(|contact| [contact.from, contact.to]);
-        let mut fit: Vec<NodeId> = mesh_of(self)?
-            .acquaintances()
-            .into_iter()
-            .chain(planned)
-            .collect();
-        fit.retain(|node| text.len() >= 4 && node.to_string().starts_with(text));
-        fit.sort();
-        fit.dedup();
-        match fit[..] {
-            [node] => Ok(node),
-            [] => Err(
-                TaskError::invalid(format!("`{text}` is no node that this one has met"))
-                    .with_field("on")
-                    .with_hint("a deployment that may wait is for one node: --on 9c01d2e7"),
-            ),
-            _ => Err(
-                TaskError::invalid(format!("`{text}` is the beginning of several nodes")).with_field("on"),
-            ),
-        }
     }
 
     /// The key of a node, to seal something for it.

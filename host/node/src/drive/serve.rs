@@ -6,6 +6,7 @@ use super::model_tasks::MODEL;
 use super::own_task::OwnTask;
 use super::{fed, links, models, split, swarm};
 use crate::node::Node;
+use crate::services::shutting_down;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use karman_mesh::membership::{Member, Signed};
@@ -43,7 +44,7 @@ impl Service {
     }
 
     fn node(&self) -> Result<Node, TaskError> {
-        Node::upgrade(&self.node).ok_or_else(|| TaskError::unavailable("the node is shutting down"))
+        Node::upgrade(&self.node).ok_or_else(shutting_down)
     }
 }
 
@@ -127,10 +128,7 @@ async fn serve(
         }
         Ask::PrepareStage { .. } => split::prepare(node, &from, &head, &request.body).await?,
         Ask::Measure => TaskResponse::default(),
-        Ask::MeasureBack { bytes } => TaskResponse {
-            body: links::answer(bytes)?,
-            ..TaskResponse::default()
-        },
+        Ask::MeasureBack { bytes } => TaskResponse::from(links::answer(bytes)?),
         Ask::DescribeModel => json(&node.describe_own_model(&head.name).await?)?,
         Ask::ProfileModel { .. } => split::profile(node, &from, &head, &request.body).await?,
         Ask::ReadBlob { .. } => node.give(&from, &head, &request.body).await?,

@@ -17,7 +17,7 @@ use super::time::{keep_time, reading, remember};
 use crate::node;
 use crate::plugins::Plugins;
 use crate::runtime::Runtime;
-use crate::services::apart;
+use crate::services::{apart, shutting_down};
 use karman_mesh::Mesh;
 use karman_tasks::{
     AttemptId, Event, Guarantee, Handover, Instant, Limits, Machine, Provider, SaveError, Saved, Status,
@@ -164,8 +164,7 @@ impl Tasks {
         let (tell, told) = oneshot::channel();
         self.0.asked.lock().insert(asked, tell);
         self.0.feed(event);
-        told.await
-            .unwrap_or_else(|_| Err(TaskError::unavailable("the node is shutting down")))
+        told.await.unwrap_or_else(|_| Err(shutting_down()))
     }
 
     /// Attempts of other nodes are refused from now on.

@@ -16,13 +16,9 @@ use axum::response::Json;
 use axum::routing::{delete, get, post};
 use karman_mesh::InvitationStatus;
 use karman_space::{Contact, Priority, Time};
-use karman_types::{NodeId, TaskError};
+use karman_types::NodeId;
 use serde::Deserialize;
-use std::collections::BTreeSet;
 use std::time::Duration;
-
-/// The fewest characters by which a node is named that is put out.
-const FEWEST: usize = 4;
 
 pub(crate) fn router() -> Router<Node> {
     Router::new()
@@ -67,13 +63,8 @@ async fn name_keepers(
     State(node): State<Node>,
     InBody(named): InBody<Vec<String>>,
 ) -> Result<Json<KeepersStatus>, Refusal> {
-    let here = node.runtime().id();
-    let ids = named.iter().map(|text| match here.to_string().starts_with(text) {
-        true => Ok(here),
-        false => read(&node, text),
-    });
-    let ids: Vec<NodeId> = ids.collect::<Result<_, _>>()?;
-    Ok(Json(node.name_keepers(&ids).await?))
+    let ids: Result<Vec<NodeId>, _> = named.iter().map(|text| node.named(text)).collect();
+    Ok(Json(node.name_keepers(&ids?).await?))
 }
 
 #[derive(Deserialize)]
@@ -89,21 +80,14 @@ async fn ping(
     InPath(id): InPath<String>,
     InQuery(options): InQuery<PingOptions>,
 ) -> Result<Json<Pinged>, Refusal> {
-    Ok(Json(node.ping(read(&node, &id)?, options.rates).await?))
+    Ok(Json(node.ping(node.named(&id)?, options.rates).await?))
 }
 
 async fn revoke(State(node): State<Node>, InPath(id): InPath<String>) -> Result<Json<Revoked>, Refusal> {
     if let Ok(key) = id.parse() {
         return Ok(Json(node.revoke_key(&key)?));
     }
-    if id.len() < FEWEST {
-        let why = format!("`{id}` says too little of a node that is put out for good");
-        let error = TaskError::invalid(why).with_field("node").with_hint(format!(
-            "give {FEWEST} characters of its id at least, or its whole key"
-        ));
-        return Err(error.into());
-    }
-    Ok(Json(node.revoke(read(&node, &id)?)?))
+    Ok(Json(node.revoke(node.named(&id)?)?))
 }
 
 async fn invitations(State(node): State<Node>) -> Result<Json<Vec<InvitationStatus>>, Refusal> {
@@ -134,34 +118,6 @@ async fn rotate(State(node): State<Node>, Json(order): Json<Rotate>) -> Result<J
     let grace = Duration::from_millis(order.grace_ms);
     let rotated = crate::services::blocking(move || node.rotate(grace));
     Ok(Json(rotated.await?))
-}
-
-/// An id, or the beginning of one of a node that this one has ever met.
-fn read(node: &Node, text: &str) -> Result<NodeId, TaskError> {
-    if let Ok(id) = text.parse() {
-        return Ok(id);
-    }
-    let mesh = mesh_of(node)?;
-    let peers = mesh.peers().into_iter();
-    let there = peers.filter_map(|peer| peer.member.map(|member| member.node));
-    beginning(text, mesh.acquaintances().into_iter().chain(there))
-}
-
-/// The one of these nodes whose id begins so.
-fn beginning(text: &str, nodes: impl Iterator<Item = NodeId>) -> Result<NodeId, TaskError> {
-    let fit: BTreeSet<NodeId> = nodes.filter(|node| node.to_string().starts_with(text)).collect();
-    let mut fit = fit.into_iter();
-    match (fit.next(), fit.next()) {
-        (Some(node), None) => Ok(node),
-        (Some(_), Some(_)) => Err(
-            TaskError::invalid(format!("`{text}` is the beginning of several nodes"))
-                .with_hint("`karman mesh peers --long` shows ids in full"),
-        ),
-        _ => Err(
-            TaskError::invalid(format!("`{text}` is no node that this one has met"))
-                .with_hint("`karman mesh peers --long` shows ids in full"),
-        ),
-    }
 }
 
 #[derive(Deserialize)]
@@ -233,19 +189,4 @@ async fn deploy_later(
     let terms = (Duration::from_millis(later.wait_ms), later.priority);
     let sent = node.deploy_later(&later.on, component, &name, later.downgrade, terms);
     Ok(Json(sent.await?))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_beginning_of_an_id_names_the_only_node_that_begins_so() {
-        let [one, two] = ["9c01d2e700000001", "9c01d2e8000000a2"].map(|id| id.parse::<NodeId>().unwrap());
-        let named = |text: &str| beginning(text, [one, two, one].into_iter());
-        assert_eq!(named("9c01d2e7").unwrap(), one);
-        assert_eq!(named("9c01d2e8").unwrap(), two);
-        assert!(named("9c01").unwrap_err().message.contains("several nodes"));
-        assert!(named("41aa").unwrap_err().message.contains("no node"));
-    }
 }

@@ -100,8 +100,9 @@ async fn run(
         .map(InferTensor::read)
         .collect::<Result<_, _>>()?;
     let started = Instant::now();
-    let running = node.run_model(&name, inputs);
-    let ran = match request.parameters.within() {
+    let within = request.parameters.within();
+    let running = node.run_model(&name, inputs, within);
+    let ran = match within {
         None => running.await?,
         Some(within) => tokio::time::timeout(within, running).await.map_err(|_| {
             TaskError::deadline(format!("`{name}` did not finish within {within:.0?}")).with_field("timeout")

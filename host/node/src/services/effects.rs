@@ -128,13 +128,9 @@ impl Effects {
     }
 
     fn may_read(&self, bucket: &str) -> Result<(), TaskError> {
-        let Some(asker) = &self.asker else { return Ok(()) };
-        let right = bucket.parse().map(Right::BucketRead);
-        match right.is_ok_and(|right| asker.rights.allows(&right)) {
-            true => Ok(()),
-            false => Err(TaskError::denied(format!(
-                "the node that owns the task has no right `bucket-read:{bucket}`"
-            ))),
+        match &self.asker {
+            Some(asker) => asker.must(Right::BucketRead, bucket),
+            None => Ok(()),
         }
     }
 

@@ -241,10 +241,10 @@ impl NodeModels {
         if self.compute.config().models.is_empty() {
             return Ok(None);
         }
-        let own = self.home().store()?.models().list()?;
+        let own = self.list()?;
         let is_it =
-            |model: &karman_store::Model| model.digest == digest && self.device_of(&model.name).is_some();
-        let Some(model) = own.into_iter().find(is_it) else {
+            |model: &&karman_store::Model| model.digest == digest && self.device_of(&model.name).is_some();
+        let Some(model) = own.iter().find(is_it) else {
             return Ok(None);
         };
         let (loaded, _) = self.named(&model.name).await?;
@@ -288,13 +288,9 @@ impl NodeModels {
 
     /// Whether there is the GPU on which models of this node are to run: where there is none, the log says so before anyone asks for one.
     pub(crate) async fn look_for_gpu(self: Arc<Self>) {
-        let is_for_it = |model: &karman_store::Model| self.device_of(&model.name) == Some(ModelDevice::Gpu);
-        let held = self
-            .home()
-            .store()
-            .ok()
-            .and_then(|store| store.models().list().ok());
-        let Some(model) = held.into_iter().flatten().find(is_for_it) else {
+        let is_for_it = |model: &&karman_store::Model| self.device_of(&model.name) == Some(ModelDevice::Gpu);
+        let held = self.list().unwrap_or_default();
+        let Some(model) = held.iter().find(is_for_it) else {
             return;
         };
         if let Err(error) = self.compute.for_models().await {

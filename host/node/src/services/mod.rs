@@ -34,6 +34,11 @@ pub(crate) fn is_of_disk(error: &TaskError) -> bool {
     error.field.as_deref() == Some(DISK)
 }
 
+/// Why a node that stops does nothing more.
+pub(crate) fn shutting_down() -> TaskError {
+    TaskError::unavailable("the node is shutting down")
+}
+
 /// Runs a blocking step where it may block. Dropping the future stops waiting for it.
 pub(crate) async fn blocking<T: Send + 'static>(
     step: impl FnOnce() -> Result<T, TaskError> + Send + 'static,

@@ -82,10 +82,7 @@ pub(in crate::drive) async fn take_over(
     if let Err(error) = &taken {
         tracing::warn!(%error, "a task is not taken over");
     }
-    Ok(TaskResponse {
-        body: write(&taken.is_ok())?,
-        ..TaskResponse::default()
-    })
+    Ok(TaskResponse::from(write(&taken.is_ok())?))
 }
 
 #[cfg(test)]

@@ -84,13 +84,7 @@ fn may_read(sender: &Member, places: Vec<Place>) -> Result<AwayReply, TaskError>
     let mut needs = Needs::default();
     needs.add(places)?;
     for (bucket, _) in needs.places() {
-        let right = bucket.parse().map(Right::BucketRead);
-        if !right.is_ok_and(|right| sender.rights.allows(&right)) {
-            return Err(TaskError::denied(format!(
-                "the node that ran the task has no right `bucket-read:{bucket}`"
-            ))
-            .with_hint("`karman mesh invite --right …` gives it with the next membership"));
-        }
+        sender.must(Right::BucketRead, bucket)?;
     }
     Ok(AwayReply::Needs(needs.places().iter().cloned().collect()))
 }

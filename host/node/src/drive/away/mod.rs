@@ -28,7 +28,7 @@ use super::parcels::wants_room;
 use super::tasks::Inner;
 use crate::contacts;
 use crate::node::{self, Node};
-use crate::services::blocking;
+use crate::services::{blocking, shutting_down};
 use bytes::Bytes;
 use karman_mesh::Parcel;
 use karman_space::Priority;
@@ -263,8 +263,7 @@ async fn exchange(tasks: &Arc<Inner>, to: NodeId, call: &Call) -> Result<AwayRep
 
 async fn send(tasks: &Arc<Inner>, to: NodeId, call: &Call) -> Result<Digest, Failure> {
     let (away, task) = (&tasks.away, call.attempt.task);
-    let gone = || TaskError::unavailable("the node is shutting down");
-    let node = away.node().ok_or_else(gone)?;
+    let node = away.node().ok_or_else(shutting_down)?;
     let there = away.offers.name_at(to, &call.name);
     let there = there.unwrap_or_else(|| call.name.to_string());
     let content = write(&AwayCall {

@@ -187,13 +187,7 @@ fn judge(sender: &Member, envelope: &Envelope, content: &Bytes) -> Result<AwayCa
     let Parcel::Attempt { name } = &envelope.parcel else {
         return Err(TaskError::internal("no attempt"));
     };
-    let right = name.parse().map(Right::Call);
-    if !right.is_ok_and(|right| sender.rights.allows(&right)) {
-        let node = sender.node.short();
-        return Err(TaskError::denied(format!(
-            "node {node} has no right `call:{name}`"
-        )));
-    }
+    sender.must(Right::Call, name)?;
     let order = AwayCall::read(content)?;
     match *order.call.name == **name {
         true => Ok(order),

@@ -17,7 +17,7 @@ use crate::drive::links::bytes_per_second;
 use crate::drive::mesh_of;
 use crate::drive::swarm::{SwarmLed, SwarmPlan};
 use crate::node::{Inner, Node};
-use crate::services::blocking;
+use crate::services::{blocking, shutting_down};
 use bytes::Bytes;
 use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
@@ -66,7 +66,7 @@ impl Members {
     }
 
     fn node(&self) -> Result<Node, TaskError> {
-        Node::upgrade(&self.node).ok_or_else(|| TaskError::unavailable("the node is shutting down"))
+        Node::upgrade(&self.node).ok_or_else(shutting_down)
     }
 }
 
@@ -229,10 +229,7 @@ pub(crate) async fn serve(
         return Err(TaskError::invalid("the id of the run is not hexadecimal").with_field("run"));
     }
     let answer = here(node, from.node, &head.name, order, head.within()).await?;
-    let response = TaskResponse {
-        body: cbor::write_apart(answer).await?,
-        ..TaskResponse::default()
-    };
+    let response = TaskResponse::from(cbor::write_apart(answer).await?);
     let report = RemoteReport {
         took_us: started.elapsed().as_micros() as u64,
         ..RemoteReport::default()

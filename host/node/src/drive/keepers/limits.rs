@@ -165,10 +165,7 @@ mod tests {
     }
 
     fn end(n: u128, bytes: usize) -> Entry {
-        let response = TaskResponse {
-            body: vec![0; bytes].into(),
-            ..TaskResponse::default()
-        };
+        let response = TaskResponse::from(bytes::Bytes::from(vec![0; bytes]));
         Entry::End {
             task: task(n),
             epoch: EPOCH,

@@ -83,9 +83,9 @@ impl Inner {
             return Ok(());
         };
         let has_part = kept.owner == from.node || kept.record.home == Some(from.node);
-        match has_part || may_call(from, &kept.record.name) || self.seat_among(from).is_ok() {
+        match has_part || self.seat_among(from).is_ok() {
             true => Ok(()),
-            false => Err(no_right(from, &kept.record.name)),
+            false => from.must(Right::Call, &kept.record.name),
         }
     }
 
@@ -202,9 +202,7 @@ impl Inner {
             TaskError::unavailable(format!("this node does not own task {task}"))
                 .with_hint("try again in a while")
         })?;
-        if !may_call(from, &status.name) {
-            return Err(no_right(from, &status.name));
-        }
+        from.must(Right::Call, &status.name)?;
         if forgets || status.state.is_open() {
             tasks.remove(&status)?;
         }
@@ -223,15 +221,6 @@ fn may_not_take(
     (!may).then(|| KeptError::Denied(name.clone()))
 }
 
-fn may_call(member: &Member, name: &str) -> bool {
-    let right = name.parse().map(Right::Call);
-    right.is_ok_and(|right| member.rights.allows(&right))
-}
-
-fn no_right(member: &Member, name: &str) -> TaskError {
-    TaskError::denied(format!("node {} has no right `call:{name}`", member.node.short()))
-}
-
 /// What a member may not propose, whichever node leads: it makes nobody else an owner, only of tasks that it may call, and writes to
 /// no other's buckets.
 fn refuse(from: &Member, question: &Question) -> Option<KeptError> {
@@ -248,7 +237,7 @@ fn refuse(from: &Member, question: &Question) -> Option<KeptError> {
     match &**entry {
         Entry::Accept { owner, record } => {
             let at_home = record.home.is_none_or(|home| home == from.node);
-            let may = *owner == from.node && at_home && may_call(from, &record.name);
+            let may = *owner == from.node && at_home && from.may(Right::Call, &record.name);
             (!may).then(|| KeptError::Denied(record.name.clone()))
         }
         Entry::Own { node, .. } if *node != from.node => Some(KeptError::Denied("own".into())),

@@ -99,8 +99,5 @@ pub(super) async fn send<T: DeserializeOwned>(
 
 /// An answer as it travels.
 pub(super) fn answer(value: &impl Serialize) -> Result<TaskResponse, TaskError> {
-    Ok(TaskResponse {
-        body: write(value)?,
-        ..TaskResponse::default()
-    })
+    Ok(TaskResponse::from(write(value)?))
 }

@@ -310,16 +310,12 @@ impl Node {
         models
     }
 
-    /// Runs a model once: in parts where it is planned so, else here.
+    /// Runs a model once: in parts where it is planned so, else here, together with others that wait for it where who asks has the time
+    /// (`within`; nothing where it waits as long as it takes).
     ///
     /// # Errors
     /// Inputs that do not fit; what the back-end says; `unavailable` when a part runs nowhere.
-    pub async fn run_model(&self, name: &str, inputs: Tensors) -> Result<RanInParts, TaskError> {
-        self.run_model_within(name, inputs, None).await
-    }
-
-    /// The same for who waits so long: one that is run whole may be run together with others that wait for it, if there is time.
-    pub(in crate::drive) async fn run_model_within(
+    pub async fn run_model(
         &self,
         name: &str,
         inputs: Tensors,

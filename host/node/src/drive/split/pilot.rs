@@ -16,7 +16,7 @@ use super::wire::Journey;
 use crate::drive::links::{LinkMeasure, Probed, probe};
 use crate::drive::mesh_of;
 use crate::node::{Inner, Node};
-use crate::services::{Meanwhile, blocking};
+use crate::services::{Meanwhile, blocking, shutting_down};
 use futures::future::join_all;
 use karman_engine::capability::nn::Tensors;
 use karman_mesh::SILENCE;
@@ -100,8 +100,7 @@ impl Pilot {
 
     /// Runs the model on these inputs: the results, and who did what.
     pub(super) async fn run(self: &Arc<Self>, inputs: Tensors) -> Result<Arrived, TaskError> {
-        let gone = || TaskError::unavailable("the node is shutting down");
-        let node = Node::upgrade(&self.node).ok_or_else(gone)?;
+        let node = Node::upgrade(&self.node).ok_or_else(shutting_down)?;
         let Way { route, stations, .. } = self.way.read().clone();
         let journey = Journey {
             cut: route.cut.clone(),
@@ -197,8 +196,7 @@ impl Pilot {
     /// Takes the links to be like this from now on, and nothing that is measured of them: what an operator knows, or an oracle that
     /// others are compared with. Links that are not named are not there. Returns when requests go by the plan that follows.
     pub(super) async fn state(self: &Arc<Self>, links: &[LinkMeasure]) -> Result<(), TaskError> {
-        let gone = || TaskError::unavailable("the node is shutting down");
-        let node = Node::upgrade(&self.node).ok_or_else(gone)?;
+        let node = Node::upgrade(&self.node).ok_or_else(shutting_down)?;
         let link = |link: &LinkMeasure| {
             let unknown = || {
                 TaskError::invalid(format!(

@@ -304,10 +304,7 @@ pub(crate) async fn tell(
             pack(&links_to(node, &others).await, &Vec::new())?
         }
     };
-    Ok(TaskResponse {
-        body,
-        ..TaskResponse::default()
-    })
+    Ok(TaskResponse::from(body))
 }
 
 /// What the system says that could be had without paging.

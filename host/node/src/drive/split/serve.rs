@@ -65,10 +65,7 @@ pub(crate) async fn run(
     let (node, name) = (node.clone(), head.name.clone());
     let (results, legs) = travel(node, name, journey, tensors, Meanwhile::Nothing).await?;
     let packed = pack_for(suits, &stage.back, legs, &results).await?;
-    let response = TaskResponse {
-        body: packed.body.into_bytes(),
-        ..TaskResponse::default()
-    };
+    let response = TaskResponse::from(packed.body.into_bytes());
     let report = RemoteReport {
         took_us: started.elapsed().as_micros() as u64,
         ..RemoteReport::default()

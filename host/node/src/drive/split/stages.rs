@@ -4,7 +4,7 @@ use super::encodings::Encodings;
 use super::wire::Cut;
 use crate::drive::model_tasks::MODEL;
 use crate::home::Home;
-use crate::services::{Loaded, Meanwhile, NodeModels, blocking};
+use crate::services::{Loaded, Meanwhile, NodeModels, blocking, shutting_down};
 use bytes::Bytes;
 use futures::FutureExt;
 use futures::future::{BoxFuture, Shared};
@@ -153,8 +153,7 @@ impl Stages {
     }
 
     async fn load(self: Arc<Self>, (cut, stage): Key) -> Result<Arc<Stage>, TaskError> {
-        let closed = |_| TaskError::unavailable("the node is shutting down");
-        let _turn = self.loads.acquire().await.map_err(closed)?;
+        let _turn = self.loads.acquire().await.map_err(|_| shutting_down())?;
         let on_gpu = self.models.on_gpu_by_file(cut.model).await?.is_some();
         let (stages, model) = (self.clone(), cut.model);
         let (mut loaded, part) = blocking(move || stages.read(&cut, stage, on_gpu)).await?;
@@ -184,11 +183,10 @@ impl Stages {
 
     /// The names under which this node has the file; none where it does not.
     pub(super) fn names_of(&self, model: Digest) -> Result<Vec<String>, TaskError> {
-        let store = self.home.store()?;
-        let visitor = store.visiting().get(&model)?;
+        let visitor = self.home.store()?.visiting().get(&model)?;
         let mut names = visitor.map(|visitor| visitor.names).unwrap_or_default();
-        let own = store.models().list()?.into_iter();
-        let own = own.filter(|own| own.digest == model);
+        let own = self.models.list()?;
+        let own = own.iter().filter(|own| own.digest == model);
         names.extend(own.map(|own| format!("{MODEL}{}", own.name)));
         Ok(names)
     }

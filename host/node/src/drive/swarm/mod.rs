@@ -120,10 +120,9 @@ impl Swarms {
         }
         let letter = apart(body.len(), move || Letter::read(&body).map_err(talk::wrong)).await?;
         let answer = seat.take(mesh, from, letter).await?;
-        Ok(TaskResponse {
-            body: answer.write().map_err(talk::wrong)?.into(),
-            ..TaskResponse::default()
-        })
+        Ok(TaskResponse::from(Bytes::from(
+            answer.write().map_err(talk::wrong)?,
+        )))
     }
 }
 

@@ -6,7 +6,7 @@ use crate::drive::mesh_of;
 use crate::drive::split::ASKED_LAST;
 use crate::drive::split::wire::Leg;
 use crate::node::{Inner, Node};
-use crate::services::{Loaded, Meanwhile, blocking};
+use crate::services::{Loaded, Meanwhile, blocking, shutting_down};
 use bytes::Bytes;
 use futures::future::try_join_all;
 use karman_engine::capability::nn::Tensors;
@@ -69,8 +69,7 @@ impl Crew {
         self: &Arc<Self>,
         inputs: Tensors,
     ) -> Result<(Tensors, Vec<Leg>), TaskError> {
-        let gone = || TaskError::unavailable("the node is shutting down");
-        let node = Node::upgrade(&self.node).ok_or_else(gone)?;
+        let node = Node::upgrade(&self.node).ok_or_else(shutting_down)?;
         let legs = self
             .members
             .iter()
@@ -288,9 +287,8 @@ impl Member {
 
     /// Has a piece computed there, after those before it.
     pub(super) async fn ask(&self, node: &Node, body: Bytes) -> Result<(Bytes, RemoteReport), TaskError> {
-        let closed = |_| TaskError::unavailable("the node is shutting down");
         let since = Instant::now();
-        let _turn = self.turn.acquire().await.map_err(closed)?;
+        let _turn = self.turn.acquire().await.map_err(|_| shutting_down())?;
         // All who stood in line would else wait for it in vain, one after the other.
         if self.lost.lock().is_some_and(|lost| lost > since) {
             return Err(TaskError::unavailable("it has not answered those before"));
