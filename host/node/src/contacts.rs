@@ -119,6 +119,11 @@ pub(crate) fn now() -> Time {
     Time::from_unix_micros(i64::try_from(since.as_micros()).unwrap_or(i64::MAX))
 }
 
+/// The same in milliseconds since 1970.
+pub(crate) fn wall_ms() -> u64 {
+    now().unix_ms()
+}
+
 /// The plan of a running node, brought up to date when its file changes and when time has passed.
 pub(crate) struct Contacts {
     config: MeshConfig,

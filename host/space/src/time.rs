@@ -39,6 +39,14 @@ impl Time {
         Self::from_unix_micros(ms.saturating_mul(1_000))
     }
 
+    /// Milliseconds since 1970-01-01T00:00:00Z; 0 before that.
+    pub const fn unix_ms(self) -> u64 {
+        match self.0 < 0 {
+            true => 0,
+            false => self.0 as u64 / 1_000,
+        }
+    }
+
     /// Microseconds since 1970-01-01T00:00:00Z.
     pub const fn unix_micros(self) -> i64 {
         self.0

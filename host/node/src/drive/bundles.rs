@@ -341,7 +341,7 @@ async fn send(
     match taken {
         Ok(_) => {
             tracing::info!(bundle = %digest.short(), %to, bytes = bundle.size, "a bundle has left");
-            let at_ms = (contacts::now().unix_micros() / 1000) as u64;
+            let at_ms = contacts::now().unix_ms();
             let passed = BundleState::Passed { to, at_ms };
             // One that was called back or answered meanwhile stays so.
             let left = blocking(move || store.bundles().leave(&digest, passed).map_err(TaskError::from));

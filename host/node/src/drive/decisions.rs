@@ -5,7 +5,6 @@ use super::cbor::{read, write};
 use crate::runtime::Runtime;
 use crate::services::blocking;
 use bytes::Bytes;
-use karman_mesh::wall_clock;
 use karman_sched::log::{Entry, Tail, Told, explain, tails};
 use karman_store::Store;
 use karman_types::{Digest, TaskError, TaskId};
@@ -195,12 +194,6 @@ async fn write_behind(decisions: Weak<Inner>, enough: Arc<Notify>) {
         drop(inner);
         sleep(APART).await;
     }
-}
-
-/// The time of day in milliseconds since 1970, as this node has it.
-pub(super) fn wall_ms() -> u64 {
-    let now = wall_clock();
-    now.as_millis() as u64
 }
 
 impl Inner {

@@ -161,7 +161,7 @@ impl Node {
         let head = BundleHead {
             source: self.runtime().id(),
             destination: to,
-            created_ms: (contacts::now().unix_micros() / 1000).max(0) as u64,
+            created_ms: contacts::now().unix_ms(),
             lifetime: lifetime.min(MOST_LIFETIME),
             priority: priority as u8,
         };

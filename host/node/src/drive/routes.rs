@@ -3,10 +3,11 @@
 mod policy;
 
 use super::attempt::HOME;
-use super::decisions::{Decisions, wall_ms};
+use super::decisions::Decisions;
 use super::plugin_policy::News;
 use super::sample::Sample;
 use super::tasks::{Inner, Tasks};
+use crate::contacts::wall_ms;
 use crate::node::Node;
 use crate::runtime::Runtime;
 use karman_mesh::{Mesh, Provider};

@@ -23,7 +23,7 @@ pub(crate) fn router() -> Router<Node> {
 }
 
 async fn list(State(node): State<Node>) -> Result<Json<Vec<FedStatus>>, Refusal> {
-    Ok(Json(node.fed_runs()?))
+    Ok(Json(node.fed_runs().await?))
 }
 
 #[derive(Deserialize)]
@@ -65,7 +65,7 @@ async fn remove(State(node): State<Node>, InPath(name): InPath<String>) -> Resul
 }
 
 async fn model(State(node): State<Node>, InPath(name): InPath<String>) -> Result<Json<FedModel>, Refusal> {
-    Ok(Json(node.fed_model(&name)?))
+    Ok(Json(node.fed_model(&name).await?))
 }
 
 /// The file of the model that it began with, with what was learnt.
@@ -74,6 +74,6 @@ async fn onnx(State(node): State<Node>, InPath(name): InPath<String>) -> Result<
 }
 
 async fn stop(State(node): State<Node>, InPath(name): InPath<String>) -> Result<Json<()>, Refusal> {
-    node.stop_fed(&name)?;
+    node.stop_fed(&name).await?;
     Ok(Json(()))
 }

@@ -26,7 +26,7 @@ use super::bundles::Terms;
 use super::cbor::write;
 use super::parcels::wants_room;
 use super::tasks::Inner;
-use crate::contacts;
+use crate::contacts::wall_ms;
 use crate::node::{self, Node};
 use crate::services::{blocking, shutting_down};
 use bytes::Bytes;
@@ -75,7 +75,7 @@ impl Away {
     pub(super) fn open(store: Store, is_open: impl Fn(TaskId) -> bool) -> Result<Self, TaskError> {
         Ok(Self {
             offers: Offers::open(store.clone())?,
-            ledger: Ledger::open(store.clone(), is_open, now_ms())?,
+            ledger: Ledger::open(store.clone(), is_open, wall_ms())?,
             node: OnceLock::new(),
             by_bundle: Mutex::default(),
             under_way: Mutex::default(),
@@ -96,7 +96,7 @@ impl Away {
 
     /// Where an attempt at this task is, if one is on its way.
     pub(super) fn is_at(&self, task: TaskId) -> Option<NodeId> {
-        Some(self.ledger.sent(task, now_ms())?.to)
+        Some(self.ledger.sent(task, wall_ms())?.to)
     }
 
     /// At these nodes the next attempt at the task goes by bundle, at others it does not.
@@ -185,10 +185,6 @@ impl Drop for UnderWay<'_> {
     }
 }
 
-fn now_ms() -> u64 {
-    (contacts::now().unix_micros() / 1000).max(0) as u64
-}
-
 /// Runs an attempt at a node that is out of reach.
 pub(super) async fn run(tasks: &Arc<Inner>, to: NodeId, mut call: Call) -> Result<Box<Answer>, Failure> {
     let (away, task) = (&tasks.away, call.attempt.task);
@@ -228,7 +224,7 @@ async fn exchange(tasks: &Arc<Inner>, to: NodeId, call: &Call) -> Result<AwayRep
     let (away, task) = (&tasks.away, call.attempt.task);
     let excused = |why: &str| Failure::Excused(TaskError::unavailable(why));
     let mut drained = away.drained.subscribe();
-    let bundle = match away.ledger.sent(task, now_ms()).filter(|sent| sent.to == to) {
+    let bundle = match away.ledger.sent(task, wall_ms()).filter(|sent| sent.to == to) {
         Some(sent) => sent.bundle,
         None => {
             away.with_ledger(move |ledger| ledger.recall(task)).await?;
@@ -236,7 +232,7 @@ async fn exchange(tasks: &Arc<Inner>, to: NodeId, call: &Call) -> Result<AwayRep
         }
     };
     loop {
-        match away.ledger.stands(task, &bundle, now_ms()) {
+        match away.ledger.stands(task, &bundle, wall_ms()) {
             Stands::Answered => {
                 let answer = away.with_ledger(move |ledger| ledger.answer_to(&bundle)).await?;
                 return Ok(AwayReply::read(&answer)?);

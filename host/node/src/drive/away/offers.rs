@@ -1,7 +1,7 @@
 //! What nodes offered when they were last in reach: while they are away, nobody can ask them.
 
-use super::now_ms;
 use crate::contacts;
+use crate::contacts::wall_ms;
 use crate::drive::bundles::MOST_BUNDLE;
 use crate::drive::tasks::Inner;
 use crate::node::Node;
@@ -234,7 +234,7 @@ async fn has_room(tasks: &Inner, task: TaskId) -> bool {
     }
     let store = away.store.clone();
     let kept = blocking(move || store.bundles().has_room(bytes).map_err(TaskError::from));
-    let room = away.ledger.has_room(now_ms()) && kept.await.unwrap_or(false);
+    let room = away.ledger.has_room(wall_ms()) && kept.await.unwrap_or(false);
     if away.full.swap(!room, Ordering::Relaxed) == room {
         match room {
             true => tracing::info!("there is room for tasks that go by bundle again"),

@@ -58,7 +58,7 @@ async fn going(node: &Node, contact: &Contact) -> Result<VecDeque<Digest>, TaskE
 /// What waits here, without what has expired.
 pub(super) async fn waiting(node: &Node, now: Time) -> Result<Vec<Waiting<Digest>>, TaskError> {
     let store = node.runtime().home().store()?;
-    let now_ms = (now.unix_micros() / 1000).max(0) as u64;
+    let now_ms = now.unix_ms();
     let all = blocking(move || {
         for digest in store.bundles().expire(now_ms)? {
             tracing::warn!(bundle = %digest.short(), "a bundle has expired here");

@@ -1,6 +1,6 @@
 //! A run as the rest of the node sees it: what has happened, and a word to it.
 
-use super::news::{FedNews, FedSeen, Life};
+use super::news::Life;
 use super::record::FedStatus;
 use karman_fed::Event;
 use parking_lot::Mutex;
@@ -61,9 +61,9 @@ impl Handle {
         self.seen.lock().since(after)
     }
 
-    /// What there is to know beyond that.
-    pub(super) fn news(&self, seen: Option<FedSeen>) -> FedNews {
-        FedNews::of(&self.seen.lock(), self.life, seen)
+    /// Something of it, with all of its events that are kept.
+    pub(super) fn told<T>(&self, tell: impl FnOnce(&FedStatus, Life) -> T) -> T {
+        tell(&self.seen.lock(), self.life)
     }
 
     pub(super) fn is_running(&self) -> bool {

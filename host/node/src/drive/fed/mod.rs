@@ -85,7 +85,6 @@ use conductor::Conductor;
 use handle::Handle;
 use karman_engine::Plugin;
 use karman_fed::{Checkpoint, Event, Run};
-use karman_store::Store;
 use karman_types::TaskError;
 use known::Before;
 use members::Members;
@@ -93,7 +92,7 @@ use memory::Memory;
 use news::AtRest;
 use onnx::{First, first_of};
 use parking_lot::Mutex;
-use record::{Record, ended_already, status_of, still_driven};
+use record::{Record, ended_already, still_driven};
 use simulated::same;
 use spread::Seats;
 use std::collections::BTreeMap;
@@ -178,6 +177,7 @@ impl Node {
         record.write(&store)?;
         let handle = self.drive(record, first, brings)?;
         let status = handle.status(usize::MAX);
+        self.federated().at_rest.lock().remove(&status.name);
         runs.insert(status.name.clone(), handle);
         Ok(status)
     }
@@ -227,32 +227,36 @@ impl Node {
         Ok(handle)
     }
 
-    /// Every federated run of this node.
+    /// Every federated run of this node, without its events.
     ///
     /// # Errors
     /// What the disk refuses.
-    pub fn fed_runs(&self) -> Result<Vec<FedStatus>, TaskError> {
-        let store = self.runtime().home().store()?;
-        let names = Record::names(&store)?;
-        // One that is removed meanwhile is left out.
-        let run = |name: &String| self.run_of(&store, name, usize::MAX).transpose();
-        names.iter().filter_map(run).collect()
+    pub async fn fed_runs(&self) -> Result<Vec<FedStatus>, TaskError> {
+        let node = self.clone();
+        blocking(move || {
+            let store = node.runtime().home().store()?;
+            // One that is removed meanwhile is left out.
+            let run = |name: &String| {
+                node.told(&store, name, |run, _| run.since(usize::MAX))
+                    .transpose()
+            };
+            Record::names(&store)?.iter().filter_map(run).collect()
+        })
+        .await
     }
 
     /// One of them, with its events after so many.
     ///
     /// # Errors
     /// `invalid` when there is none of this name; what the disk refuses.
-    pub fn fed_run(&self, name: &str, after: usize) -> Result<FedStatus, TaskError> {
-        let run = self.run_of(&self.runtime().home().store()?, name, after)?;
-        run.ok_or_else(|| unknown_run(name))
-    }
-
-    fn run_of(&self, store: &Store, name: &str, after: usize) -> Result<Option<FedStatus>, TaskError> {
-        if let Some(handle) = self.federated().runs.lock().get(name) {
-            return Ok(Some(handle.status(after)));
-        }
-        status_of(store, name, after)
+    pub async fn fed_run(&self, name: &str, after: usize) -> Result<FedStatus, TaskError> {
+        let (node, name) = (self.clone(), name.to_owned());
+        blocking(move || {
+            let store = node.runtime().home().store()?;
+            let run = node.told(&store, &name, |run, _| run.since(after))?;
+            run.ok_or_else(|| unknown_run(&name))
+        })
+        .await
     }
 
     /// [`Node::fed_run`], as soon as there are such events, the run is over, or so much time has passed.
@@ -270,15 +274,16 @@ impl Node {
             // Whether more have come or the time is over, what there is now is told.
             let _ = tokio::time::timeout(wait, driven.more_than(after)).await;
         }
-        self.fed_run(name, after)
+        self.fed_run(name, after).await
     }
 
     /// The model that a run has made so far: that of its last checkpoint.
     ///
     /// # Errors
     /// `invalid` when there is no such run, `unavailable` when it has not begun; what the disk refuses.
-    pub fn fed_model(&self, name: &str) -> Result<FedModel, TaskError> {
-        stored_model(&self.runtime().home().store()?, name)
+    pub async fn fed_model(&self, name: &str) -> Result<FedModel, TaskError> {
+        let (store, name) = (self.runtime().home().store()?, name.to_owned());
+        blocking(move || stored_model(&store, &name)).await
     }
 
     /// The same as an ONNX file: the model that the run began with, with what was learnt.
@@ -295,11 +300,11 @@ impl Node {
     ///
     /// # Errors
     /// `invalid` when no run of this name is driven; what the disk refuses.
-    pub fn stop_fed(&self, name: &str) -> Result<(), TaskError> {
+    pub async fn stop_fed(&self, name: &str) -> Result<(), TaskError> {
         let driven = self.federated().runs.lock().get(name).cloned();
         match driven.filter(Handle::is_running) {
             Some(handle) => handle.tell(Event::Stop),
-            None => return Err(not_driven(&self.fed_run(name, usize::MAX)?)),
+            None => return Err(not_driven(&self.fed_run(name, usize::MAX).await?)),
         }
         Ok(())
     }

@@ -74,8 +74,13 @@ impl Node {
             // The sort is stable, and the names are in their order.
             names.sort_by_key(|name| !driven.contains(name));
             names.truncate(most);
-            let news = |name: &String| node.news_of(&store, name, seen.get(name).copied());
-            names.iter().filter_map(|name| news(name).transpose()).collect()
+            // One that is removed meanwhile is left out.
+            let news = |name: &String| {
+                let seen = seen.get(name).copied();
+                let news = node.told(&store, name, |run, life| FedNews::of(run, life, seen));
+                news.transpose()
+            };
+            names.iter().filter_map(news).collect()
         })
         .await
     }
@@ -86,29 +91,29 @@ impl Node {
         driven.map(|(name, _)| name.clone()).collect()
     }
 
-    /// Nothing where it was removed meanwhile.
-    fn news_of(
+    /// Something of a run with all of its events that are kept; nothing where there is none of this name. Blocks.
+    pub(super) fn told<T>(
         &self,
         store: &Store,
         name: &str,
-        seen: Option<FedSeen>,
-    ) -> Result<Option<FedNews>, TaskError> {
+        tell: impl FnOnce(&FedStatus, Life) -> T,
+    ) -> Result<Option<T>, TaskError> {
         let federated = self.federated();
         let driven = federated.runs.lock().get(name).cloned();
         if let Some(handle) = driven {
-            return Ok(Some(handle.news(seen)));
+            return Ok(Some(handle.told(tell)));
         }
         if let Some((life, run)) = federated.at_rest.lock().get(name) {
-            return Ok(Some(FedNews::of(run, *life, seen)));
+            return Ok(Some(tell(run, *life)));
         }
         // Its record holds a whole model, which takes a while to read.
         let Some(run) = status_of(store, name, 0)? else {
             return Ok(None);
         };
         let life = Life::begins();
-        let news = FedNews::of(&run, life, seen);
+        let told = tell(&run, life);
         federated.at_rest.lock().insert(name.to_owned(), (life, run));
-        Ok(Some(news))
+        Ok(Some(told))
     }
 }
 

@@ -7,7 +7,7 @@ use super::left_out::LeftOut;
 use super::lost::{Lost, is_nobody_there};
 use super::policy::{self, Named};
 use super::task_name;
-use crate::drive::decisions::wall_ms;
+use crate::contacts::wall_ms;
 use crate::drive::tasks::Inner;
 use crate::services::blocking;
 use karman_sched::Why;

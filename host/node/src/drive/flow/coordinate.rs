@@ -7,7 +7,7 @@ use super::progress::{Ledger, Progress};
 use super::served::Served;
 use super::step::{Ended, Step};
 use super::{Flows, Live};
-use crate::drive::decisions::wall_ms;
+use crate::contacts::wall_ms;
 use crate::drive::tasks::{Inner, Tasks};
 use karman_sched::flow::{Action, AttemptId, Event, Failure, Machine, NotUndone, Outcome, Record, Ticket};
 use karman_tasks::{Answer, Call, Event as TaskEvent, Guarantee};

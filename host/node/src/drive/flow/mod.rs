@@ -73,10 +73,10 @@ pub(super) use policy::keep as keep_policy;
 pub use request::{Chosen, Wanted};
 pub use status::{FlowState, FlowStatus, StepStatus, UndoStatus};
 
-use super::decisions::wall_ms;
 use super::status::TaskStatus;
 use super::tasks::{Inner, Tasks};
 use crate::config::NodeConfig;
+use crate::contacts::wall_ms;
 use crate::node::Node;
 use crate::plugins::Plugins;
 use choosers::Choosers;

@@ -4,7 +4,7 @@
 mod policy;
 
 use crate::config::PoliciesConfig;
-use crate::drive::decisions::wall_ms;
+use crate::contacts::wall_ms;
 use crate::drive::model_tasks;
 use crate::drive::plugin_policy::News;
 use crate::drive::providers::runs_here;

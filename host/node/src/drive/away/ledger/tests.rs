@@ -1,5 +1,5 @@
 use super::*;
-use crate::drive::away::now_ms;
+use crate::contacts::wall_ms;
 use crate::drive::parcels::{TOO_LONG, kept, wants_room};
 use karman_store::{Bundle, BundleState, StoreLimits};
 use karman_types::{ByteSize, ErrorKind};
@@ -33,7 +33,7 @@ impl Disk {
 
     /// As after a restart, with these tasks open.
     fn ledger(&self, open: &[TaskId]) -> Ledger {
-        Ledger::open(self.store.clone(), |task| open.contains(&task), now_ms()).unwrap()
+        Ledger::open(self.store.clone(), |task| open.contains(&task), wall_ms()).unwrap()
     }
 
     /// A bundle that is about to leave.
@@ -42,7 +42,7 @@ impl Disk {
         let sent = Sent {
             to: NodeId::of_key(b"above"),
             bundle: Digest::of(&bytes),
-            expires_ms: now_ms() + left.as_millis() as u64,
+            expires_ms: wall_ms() + left.as_millis() as u64,
         };
         (sent, bytes)
     }
@@ -85,7 +85,7 @@ fn tally(kept: bool) -> (Arc<str>, String, bool) {
 }
 
 fn waits(ledger: &Ledger, task: TaskId, sent: Sent) -> Option<bool> {
-    match ledger.stands(task, &sent.bundle, now_ms()) {
+    match ledger.stands(task, &sent.bundle, wall_ms()) {
         Stands::Answered => Some(false),
         Stands::Waits(..) => Some(true),
         Stands::Gone => None,
@@ -101,8 +101,8 @@ fn what_is_on_its_way_is_known_after_a_restart_and_what_never_left_is_sent_anew(
     let (never, _) = disk.bundle("never kept", Duration::from_secs(3600));
     ledger.sends(OTHER, tally(false), never).unwrap();
     let ledger = disk.ledger(&[TASK, OTHER]);
-    assert_eq!(ledger.sent(TASK, now_ms()), Some(sent));
-    assert_eq!(ledger.sent(OTHER, now_ms()), None);
+    assert_eq!(ledger.sent(TASK, wall_ms()), Some(sent));
+    assert_eq!(ledger.sent(OTHER, wall_ms()), None);
     assert_eq!(waits(&ledger, OTHER, never), None);
 }
 
@@ -204,8 +204,8 @@ fn a_bundle_that_is_over_frees_its_attempt() {
     let (over, bytes) = disk.bundle("over", Duration::ZERO);
     ledger.sends(TASK, tally(true), over).unwrap();
     disk.keep(over, &bytes);
-    assert_eq!(ledger.sent(TASK, now_ms()), None);
-    let stands = ledger.stands(TASK, &over.bundle, now_ms());
+    assert_eq!(ledger.sent(TASK, wall_ms()), None);
+    let stands = ledger.stands(TASK, &over.bundle, wall_ms());
     assert!(matches!(stands, Stands::Waits(left, _) if left.is_zero()));
     ledger.recall(TASK).unwrap();
     assert_eq!(waits(&ledger, TASK, over), None);
@@ -236,9 +236,9 @@ fn what_was_called_back_is_not_away() {
     let ledger = disk.ledger(&[]);
     disk.send(&ledger, TASK, "one");
     disk.send(&ledger, OTHER, "two");
-    assert_eq!(ledger.away(now_ms()), 2);
+    assert_eq!(ledger.away(wall_ms()), 2);
     ledger.recall(TASK).unwrap();
-    assert_eq!(ledger.away(now_ms()), 1);
+    assert_eq!(ledger.away(wall_ms()), 1);
     assert!(ledger.knows(TASK));
 }
 
@@ -283,7 +283,7 @@ fn where_there_is_no_room_nothing_is_waited_for() {
     let refused = ledger.send(TASK, tally(false), sent, full, || true);
     assert_eq!(refused.unwrap_err().kind, ErrorKind::Limit);
     assert_eq!(waits(&ledger, TASK, sent), None);
-    assert_eq!(disk.ledger(&[TASK]).sent(TASK, now_ms()), None);
+    assert_eq!(disk.ledger(&[TASK]).sent(TASK, wall_ms()), None);
 }
 
 #[test]
@@ -311,7 +311,7 @@ fn a_row_that_does_not_read_is_forgotten_and_the_others_stay() {
     disk.store.mesh().put(&row, &1u8).unwrap();
     let ledger = disk.ledger(&[TASK, OTHER]);
     assert_eq!(
-        (ledger.tasks(), ledger.sent(TASK, now_ms())),
+        (ledger.tasks(), ledger.sent(TASK, wall_ms())),
         (vec![TASK], Some(sent))
     );
     assert_eq!(disk.store.mesh().names("away-task/").unwrap().len(), 1);
@@ -323,7 +323,7 @@ fn kept_tasks_are_remembered_until_the_keepers_tell() {
     let (sent, bytes) = disk.bundle("sealed", Duration::from_secs(3600));
     disk.ledger(&[]).sends(TASK, tally(true), sent).unwrap();
     disk.keep(sent, &bytes);
-    assert_eq!(disk.ledger(&[]).sent(TASK, now_ms()), Some(sent));
+    assert_eq!(disk.ledger(&[]).sent(TASK, wall_ms()), Some(sent));
 }
 
 #[test]

@@ -199,7 +199,7 @@ mod tests {
         for bytes in [came(most + 1, 0, 0), came(0, most + 1, 0), came(0, 0, most + 1)] {
             let error = read_fed_answer(&bytes).unwrap_err();
             assert!(error.message.contains("at most 4096"), "{error}");
-            assert_eq!(error.field.as_deref(), Some("body"));
+            assert_eq!(error.field.as_deref(), Some("answer"));
         }
         let garbage = order(training(vec![("weight".into(), Bytes::from_static(b"no array"))]));
         assert_eq!(
