@@ -1,18 +1,17 @@
 //! Plugins' files between nodes: from several at once, over crashes, past one that lies.
 
 use crate::mesh::{FOUND, Node, first, home, path};
+use crate::support::member::Member;
 use crate::support::{padded, pause};
 use bytes::Bytes;
-use karman_mesh::membership::{Invitation, Member};
-use karman_mesh::{Ask, CallHead, Mesh, MeshOptions, RemoteReport, Serve, Standing, Ticket};
-use karman_store::{Slices, Store};
+use karman_mesh::{Ask, CallHead, RemoteReport, Serve, Ticket, membership};
+use karman_store::Slices;
 use karman_types::{Digest, NodeId, Offer, OfferedTask, TaskError, TaskId, TaskRequest, TaskResponse, Tier};
+use std::ops::Deref;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
-use tempfile::TempDir;
-use tokio::runtime::Runtime;
 
 const SIZE: usize = 5 << 20;
 /// Four pieces of 256 KiB are under way from one node, with the hashes that prove them.
@@ -20,10 +19,16 @@ const UNDER_WAY: u64 = 4 * ((256 << 10) + 4096);
 
 /// An ordinary member that has one file, and gives it away slowly or not as it is.
 struct Holder {
-    mesh: Mesh,
+    member: Member,
     file: Arc<File>,
-    runtime: Runtime,
-    _folder: TempDir,
+}
+
+impl Deref for Holder {
+    type Target = Member;
+
+    fn deref(&self) -> &Member {
+        &self.member
+    }
 }
 
 struct File {
@@ -48,7 +53,7 @@ impl Serve for Gives {
 
     fn serve(
         &self,
-        _: Arc<Member>,
+        _: Arc<membership::Member>,
         head: CallHead,
         _: TaskRequest,
     ) -> Pin<Box<dyn Future<Output = Result<(TaskResponse, RemoteReport), TaskError>> + Send>> {
@@ -102,44 +107,23 @@ impl Serve for Gives {
 impl Holder {
     fn join(cloud: &Node, offers: &'static str, component: &Bytes, lies: bool, slowly: Duration) -> Self {
         let invitation = cloud.invite(&["--tier", "edge", "--right", "deploy:*"]);
-        let invitation: Invitation = invitation.parse().unwrap();
-        let folder = tempfile::tempdir().unwrap();
-        let store = Store::open(folder.path()).unwrap();
-        let seed = *store.node_key().seed();
-        let file = Arc::new(File {
-            node: store.node_key().id(),
-            offers,
-            slices: Slices::of(component.clone()),
-            lies,
-            slowly,
-            tires: AtomicU64::new(0),
-            sent: AtomicU64::new(0),
-            bytes: AtomicU64::new(0),
-        });
-        let options = MeshOptions {
-            listen: "127.0.0.1:0".parse().unwrap(),
-            entrances: invitation
-                .addresses()
-                .iter()
-                .map(|address| address.parse().unwrap())
-                .collect(),
-            find_neighbours: false,
-            links: None,
-        };
-        let standing = Standing::open(store, Tier::Edge, Some(invitation), None).unwrap();
-        let runtime = Runtime::new().unwrap();
-        let mesh = runtime.block_on(async {
-            let gives = Arc::new(Gives(file.clone()));
-            let mesh = Mesh::start(options, &seed, Arc::new(standing), gives).unwrap();
-            mesh.admitted(FOUND).await.unwrap();
-            mesh.announce().await;
-            mesh
+        let mut file = None;
+        let member = Member::join(&invitation, |key| {
+            let shared = Arc::new(File {
+                node: key.id(),
+                offers,
+                slices: Slices::of(component.clone()),
+                lies,
+                slowly,
+                tires: AtomicU64::new(0),
+                sent: AtomicU64::new(0),
+                bytes: AtomicU64::new(0),
+            });
+            Gives(file.insert(shared).clone())
         });
         Self {
-            mesh,
-            file,
-            runtime,
-            _folder: folder,
+            member,
+            file: file.unwrap(),
         }
     }
 
@@ -158,14 +142,6 @@ impl Holder {
                 }
             }
         })
-    }
-
-    fn meets(&self, node: &str) {
-        let (node, started) = (node.parse().unwrap(), Instant::now());
-        while self.runtime.block_on(self.mesh.node(node)).is_none() {
-            assert!(started.elapsed() < FOUND, "the node is not found");
-            pause();
-        }
     }
 
     /// Waits until it is known that the other one has the file, too.

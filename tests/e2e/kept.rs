@@ -2,6 +2,7 @@
 
 mod away;
 mod drained;
+mod forged;
 mod old;
 mod rotated;
 mod sites;

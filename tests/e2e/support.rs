@@ -1,6 +1,7 @@
 //! Runs the tool in a folder of its own.
 
 mod answer;
+pub(crate) mod member;
 mod registry;
 
 pub(crate) use answer::{Answer, exchange};
