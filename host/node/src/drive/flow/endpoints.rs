@@ -9,6 +9,7 @@ use crate::config::EndpointConfig;
 use crate::drive::model_tasks::{by_name, read_input, written_inputs};
 use crate::inference::InferTensor;
 use crate::inference::binary::EXTENSION;
+use crate::services::apart;
 use futures::future::join_all;
 use karman_engine::capability::nn::Tensors;
 use karman_types::{Binding, ErrorKind, TaskError, TaskRequest, TaskResponse};
@@ -153,27 +154,45 @@ impl Endpoint {
     }
 
     async fn call(&self, request: TaskRequest) -> Result<TaskResponse, TaskError> {
-        let mut input = read_input(&request.body, &self.to_string())?;
+        let (length, body, of) = (request.body.len(), request.body, self.to_string());
+        let mut input = apart(length, move || read_input(&body, &of)).await?;
         let of_protocol = input["inputs"].is_array();
         let inputs: Vec<InferTensor> = match of_protocol {
-            true => serde_json::from_value(input["inputs"].take())
-                .map_err(|error| TaskError::invalid(error.to_string()).with_field("inputs"))?,
+            true => {
+                let read = move || {
+                    serde_json::from_value(input["inputs"].take())
+                        .map_err(|error| TaskError::invalid(error.to_string()).with_field("inputs"))
+                };
+                apart(length, read).await?
+            }
             false => {
                 let model = self.model().await?;
-                let takes = model.inputs.iter();
-                let takes = takes.map(|input| (&*input.name, &*input.datatype));
-                written_inputs(&takes.collect::<Vec<_>>(), input)?
+                let write = move || {
+                    let takes = model.inputs.iter();
+                    let takes = takes.map(|input| (&*input.name, &*input.datatype));
+                    written_inputs(&takes.collect::<Vec<_>>(), input)
+                };
+                apart(length, write).await?
             }
         };
         let outputs = self.run(inputs).await?;
-        let output = match of_protocol {
-            true => json!({ "model_name": self.config.model, "outputs": outputs }),
-            false => by_name(&outputs).map_err(|error| self.answers_wrongly(&error))?,
+        let named = of_protocol.then(|| self.config.model.clone());
+        let elements = |output: &InferTensor| {
+            let dims = output.shape.iter();
+            dims.fold(1_usize, |elements, dim| elements.saturating_mul(*dim as usize))
         };
+        let bytes = outputs.iter().map(elements).fold(0, usize::saturating_add);
+        let written = apart(bytes, move || {
+            let output = match named {
+                Some(model) => json!({ "model_name": model, "outputs": outputs }),
+                None => by_name(&outputs)?,
+            };
+            Ok(output.to_string().into())
+        });
         Ok(TaskResponse {
             content_type: JSON.to_owned(),
             metadata: Vec::new(),
-            body: output.to_string().into(),
+            body: written.await.map_err(|error| self.answers_wrongly(&error))?,
         })
     }
 
