@@ -116,7 +116,6 @@ impl Plan {
             hysteresis: self.hysteresis,
             cut: (!self.cut.is_empty()).then(|| self.cut.clone()),
             predict: self.predict,
-            inside: None,
             apply: self.apply,
         };
         let body = serde_json::to_vec(&order).map_err(|error| TaskError::internal(error.to_string()))?;

@@ -14,10 +14,9 @@ mod plan;
 
 pub(super) use crew::Crew;
 
-use super::SplitOrder;
+use super::orders::Order;
 use super::running::Running;
 use crate::node::Node;
-use crate::services::blocking;
 use karman_types::{ByteSize, NodeId, TaskError, Tier};
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
@@ -129,33 +128,17 @@ impl Node {
     /// `unavailable` when no layer is in whole numbers, or a node is not in reach or lacks the plugin; `limit` when the memory
     /// of no node suffices for a layer.
     pub async fn plan_inside(&self, name: &str, order: &InsideOrder) -> Result<InsidePlan, TaskError> {
-        let crew = Arc::new(plan::plan(self, name, order).await?);
+        let crew = crew(self, name, order).await?;
         let answer = crew.answer(order.apply);
         if order.apply {
-            let order = SplitOrder {
-                inside: Some(order.clone()),
-                apply: true,
-                ..SplitOrder::default()
-            };
-            let (node, name) = (self.clone(), name.to_owned());
-            // Both or neither, as for other plans.
-            let apply = move || {
-                node.orders()?.keep(&name, Some(&order))?;
-                node.take_into_use(&name, Running::Crew(crew), &order)
-            };
-            blocking(apply).await?;
+            self.apply(name, Order::Inside(order.clone()), Running::Crew(crew))
+                .await?;
         }
         Ok(answer)
     }
+}
 
-    /// Plans once more by an order that was given before.
-    pub(super) async fn plan_inside_again(
-        &self,
-        name: &str,
-        inside: &InsideOrder,
-        order: &SplitOrder,
-    ) -> Result<(), TaskError> {
-        let crew = Arc::new(plan::plan(self, name, inside).await?);
-        self.take_into_use(name, Running::Crew(crew), order)
-    }
+/// Those who are to run a model so.
+pub(super) async fn crew(node: &Node, name: &str, order: &InsideOrder) -> Result<Arc<Crew>, TaskError> {
+    plan::plan(node, name, order).await.map(Arc::new)
 }

@@ -70,7 +70,7 @@ use answers::Answers;
 use inside::Turns;
 use karman_engine::capability::nn::Tensors;
 use karman_types::{Backoff, Digest, TaskError};
-use orders::Orders;
+use orders::{Order, Orders};
 use parking_lot::Mutex;
 use patience::Words;
 use pilot::Pilot;
@@ -186,38 +186,41 @@ impl Node {
     /// # Errors
     /// `unavailable` when no plan can run; what the nodes say that cannot be done without.
     pub async fn plan_model(&self, name: &str, order: &SplitOrder) -> Result<SplitPlan, TaskError> {
-        if order.inside.is_some() {
-            let says = "a plan inside the layers is asked for by itself: `POST /models/NAME/inside`";
-            return Err(TaskError::invalid(says).with_field("inside"));
-        }
         // Later, when it is planned again, one of them may be away.
         self.check_in_reach(&order.over).await?;
         let planned = plan::plan(self, name, order).await?;
         let answer = planned.answer(order.apply);
         if order.apply {
             let pilot = Pilot::start(self, planned).await?;
-            let (node, name, order) = (self.clone(), name.to_owned(), order.clone());
-            // Both or neither, also where the caller that gave the order goes away meanwhile.
-            let apply = move || {
-                node.orders()?.keep(&name, Some(&order))?;
-                node.take_into_use(&name, Running::Pilot(pilot), &order)
-            };
-            blocking(apply).await?;
+            self.apply(name, Order::Between(order.clone()), Running::Pilot(pilot))
+                .await?;
         }
         Ok(answer)
     }
 
+    /// Has a model run so by an order: both or neither, also where the caller that gave the order goes away meanwhile.
+    async fn apply(&self, name: &str, order: Order, runs: Running) -> Result<(), TaskError> {
+        let (node, name) = (self.clone(), name.to_owned());
+        let apply = move || {
+            node.orders()?.keep(&name, Some(&order))?;
+            node.take_into_use(&name, runs, &order)
+        };
+        blocking(apply).await
+    }
+
     /// Plans once more by an order that was given before, and runs the model like that if the operator has not said otherwise meanwhile.
-    async fn plan_again(&self, name: &str, order: &SplitOrder) -> Result<(), TaskError> {
-        if let Some(inside) = &order.inside {
-            return self.plan_inside_again(name, inside, order).await;
-        }
-        let pilot = Pilot::start(self, plan::plan(self, name, order).await?).await?;
-        self.take_into_use(name, Running::Pilot(pilot), order)
+    async fn plan_again(&self, name: &str, order: &Order) -> Result<(), TaskError> {
+        let runs = match order {
+            Order::Between(order) => {
+                Running::Pilot(Pilot::start(self, plan::plan(self, name, order).await?).await?)
+            }
+            Order::Inside(order) => Running::Crew(inside::crew(self, name, order).await?),
+        };
+        self.take_into_use(name, runs, order)
     }
 
     /// Runs a model in parts from now on, if the order for it still holds.
-    fn take_into_use(&self, name: &str, runs: Running, order: &SplitOrder) -> Result<(), TaskError> {
+    fn take_into_use(&self, name: &str, runs: Running, order: &Order) -> Result<(), TaskError> {
         {
             // All under the lock, as where it ends: a concurrent caller finds all of it or nothing.
             let mut running = self.split().running.lock();
@@ -363,9 +366,12 @@ pub(crate) async fn resume_all(node: Weak<Inner>) {
     resume(node, names.unwrap_or_default()).await;
 }
 
-fn orders_of(node: &Node) -> HashMap<String, SplitOrder> {
+fn orders_of(node: &Node) -> HashMap<String, Order> {
     let all = node.orders().and_then(|orders| orders.all());
-    all.unwrap_or_default()
+    all.unwrap_or_else(|error| {
+        tracing::warn!(%error, "models run here alone: how they are to run in parts cannot be read");
+        HashMap::new()
+    })
 }
 
 /// Runs these in parts again as they were ordered to. Until their helpers answer they run here alone.

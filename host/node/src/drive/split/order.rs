@@ -1,14 +1,13 @@
 //! How an operator wants a model to run in parts.
 
-use super::inside::InsideOrder;
 use super::policy::CutBy;
 use karman_sched::partition::{Bounded, Bounds, Objective, ProblemError, Tuning};
 use karman_types::{Slo, TaskError};
 use serde::{Deserialize, Serialize};
 
-/// An operator's order to run a model in parts.
+/// An operator's order to run a model in parts, cut between its layers.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
-#[serde(default)]
+#[serde(default, deny_unknown_fields)]
 pub struct SplitOrder {
     /// The nodes that may take part besides this one, as for deployments; empty: the nearest of every other tier.
     pub over: Vec<String>,
@@ -35,8 +34,6 @@ pub struct SplitOrder {
     /// Whether nodes that have not timed the model yet predict its times from those of other models, as far as they have timed any,
     /// instead of timing it first.
     pub predict: bool,
-    /// How it is split inside its layers instead, where it is; nothing above counts then.
-    pub inside: Option<InsideOrder>,
     /// Whether tasks that load the model get it in parts from now on.
     pub apply: bool,
 }
