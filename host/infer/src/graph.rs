@@ -11,6 +11,7 @@
 //! | `order` | where each name comes from; the order of the nodes that an output needs; what is constant |
 //! | `read` | from a file to nodes and edges |
 //! | `shapes` | types and dimensions, inferred on a copy without weights |
+//! | `settled` | what the model asks for of its shapes, as constants, once its dimensions are closed |
 //! | `cost` | classes, multiply-accumulates, parameters |
 //! | `operation` | a node with its arguments in their places |
 //! | `layers` | nodes that belong together; the cut points between them |
@@ -26,6 +27,7 @@ mod operation;
 mod order;
 mod raw;
 mod read;
+mod settled;
 mod shapes;
 mod sizes;
 
@@ -33,6 +35,7 @@ pub use cost::OpClass;
 pub use cut::{CutError, Fragment};
 pub use layers::{CutPoint, Layer, LayerEdge, Layers};
 pub(crate) use operation::{Operand, Operation};
+pub(crate) use settled::settled;
 pub(crate) use sizes::Sizes;
 
 use crate::{InferError, TensorInfo};

@@ -213,12 +213,21 @@ impl Inspection {
         let text = |info: &TensorInfo| info.to_string().replace(char::is_control, " ");
         let list = |infos: &[TensorInfo]| infos.iter().map(text).collect::<Vec<_>>().join(", ");
         let open = |info: &TensorInfo| matches!(info.dims.as_deref(), Some([Dim::Any(_), ..]));
-        let batch = match self.inputs.iter().any(open) {
+        let is_open = self.inputs.iter().any(open);
+        let batch = match is_open {
             true => format!(", for a batch of {}", self.batch),
             false => String::new(),
         };
+        let places = self.rows.iter().rev().skip(1);
+        let (all, uncut) = (places.len(), places.filter(|row| row.cut.is_none()).count());
+        let advice = match is_open && uncut > 0 {
+            true => format!(
+                "\n{uncut} of {all} places have no cut: what the model computes of its batch as it runs crosses them, until --shape gives the batch a size"
+            ),
+            false => String::new(),
+        };
         format!(
-            "{} layers, {} weights, {} multiply-accumulates{batch}: {} -> {}",
+            "{} layers, {} weights, {} multiply-accumulates{batch}: {} -> {}{advice}",
             self.rows.len(),
             count(self.parameters),
             count(self.macs),

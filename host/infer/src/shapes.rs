@@ -3,6 +3,7 @@
 //! What a model in parts costs has to be known before it runs, so all but the batch is fixed there. A file whose dimensions are closed
 //! is a model like any other: whoever wants two sizes adds it twice, under two names.
 
+use crate::graph::settled;
 use crate::outline::Outline;
 use crate::screen::{only, printable};
 use crate::weights::spans;
@@ -21,6 +22,7 @@ pub struct InputShape {
 }
 
 /// The model with its inputs in these shapes. Dimensions of the same name become the same size, also of other inputs and of what it gives.
+/// Where none is left open, shapes that the model would ask for as it runs are constants of it.
 ///
 /// # Errors
 /// [`InferError::Shape`] for an input that is not there, dimensions that are not those of the model, and one dimension in two sizes;
@@ -28,9 +30,10 @@ pub struct InputShape {
 pub fn with_shapes(model: &[u8], given: &[InputShape], limits: &ModelLimits) -> Result<Vec<u8>, InferError> {
     let outline = Outline::read(model, limits)?;
     let closed = Closed::by(given, &outline.inputs)?;
-    replaced(model, &[7], |graph| {
+    let file = replaced(model, &[7], |graph| {
         replaced(graph, &[11, 12, 13], |value| closed.value(value))
-    })
+    })?;
+    Ok(settled(&file, limits).unwrap_or(file))
 }
 
 /// What is closed to which size.

@@ -5,6 +5,7 @@ mod common;
 
 use common::onnx::*;
 use karman_infer::graph::Graph;
+use karman_infer::inspect::Inspection;
 use karman_infer::{Backend, InferError, InputShape, LoadOptions, Model, ModelLimits, Tract, with_shapes};
 use karman_tensor::Tensor;
 use proptest::prelude::*;
@@ -61,6 +62,73 @@ fn a_model_with_open_dimensions_is_cut_once_they_are_closed() {
     let picture = Tensor::from_slice([1, 3, 2, 5], &[1.5f32; 30]).unwrap();
     let bright = load(&file).run(vec![("x".into(), picture)]).unwrap();
     assert_eq!(bright[0].1.view::<f32>().unwrap(), [3.0; 30]);
+}
+
+/// Pictures, each turned into a row whose length is asked for: as PyTorch writes a model whose batch is open.
+fn flatten() -> Vec<u8> {
+    let ones = |count: usize| 1.0f32.to_le_bytes().repeat(count);
+    model(&[
+        node("Shape", &["x"], &["batch"], &[int("start", 0), int("end", -3)]),
+        node("MatMul", &["x", "first"], &["mixed"], &[]),
+        node("Concat", &["batch", "rest"], &["size"], &[int("axis", 0)]),
+        node("Reshape", &["mixed", "size"], &["row"], &[]),
+        node("MatMul", &["row", "last"], &["y"], &[]),
+        whole("rest", &[12]),
+        initializer("first", 1, &[2, 2], &ones(4)),
+        initializer("last", 1, &[12, 2], &ones(24)),
+        open(11, "x", &["N", "3", "2", "2"]),
+        open(12, "y", &["N", "2"]),
+    ])
+}
+
+#[test]
+fn shapes_that_are_asked_for_cross_no_cut_once_they_are_known() {
+    let limits = ModelLimits::default();
+    let uncut = |file: &[u8]| {
+        let graph = Graph::read(file.to_vec(), &limits).unwrap();
+        let layers = graph.layers();
+        layers.layers.len() - layers.cut_points(&graph).len()
+    };
+    let known = closed(&flatten(), "x", &[Some(2), None, None, None]).unwrap();
+    assert_eq!(
+        known,
+        closed(&flatten(), "x", &[Some(2), None, None, None]).unwrap()
+    );
+    assert!(uncut(&flatten()) > 0);
+    assert_eq!(uncut(&known), 0);
+    let says = |file: &[u8]| {
+        let graph = Graph::read(file.to_vec(), &limits).unwrap();
+        Inspection::new(&graph, 1).to_string()
+    };
+    assert!(says(&flatten()).contains("until --shape gives the batch a size"));
+    assert!(!says(&known).contains("--shape"));
+
+    let picture = Tensor::from_slice([2, 3, 2, 2], &[2.0f32; 24]).unwrap();
+    let given = vec![("x".to_owned(), picture)];
+    let whole = load(&flatten()).run(given.clone()).unwrap();
+    let graph = Graph::read(known.clone(), &limits).unwrap();
+    let last = graph.nodes().len() - 1;
+    let stages: Vec<usize> = (0..=last).map(|at| usize::from(at == last)).collect();
+    let fragments = graph.split(&stages).unwrap();
+    let first = load(&fragments[0].model).run(given.clone()).unwrap();
+    let second = load(&fragments[1].model).run(first).unwrap();
+    assert_eq!(second, whole);
+    assert_eq!(load(&known).run(given).unwrap(), whole);
+}
+
+#[test]
+fn a_shape_that_the_model_gives_stays_where_it_is() {
+    let file = model(&[
+        node("Shape", &["x"], &["size"], &[]),
+        node("Neg", &["x"], &["y"], &[]),
+        open(11, "x", &["N", "3"]),
+        open(12, "y", &["N", "3"]),
+        value(12, "size", 7, &[2]),
+    ]);
+    let file = closed(&file, "x", &[Some(4), None]).unwrap();
+    let given = vec![("x".into(), Tensor::from_slice([4, 3], &[1.0f32; 12]).unwrap())];
+    let size = load(&file).run(given).unwrap().remove(1).1;
+    assert_eq!(size.view::<i64>().unwrap(), [4, 3]);
 }
 
 #[test]

@@ -32,9 +32,9 @@ pub(crate) struct Operation<'g> {
 }
 
 #[derive(Default)]
-struct Attribute<'g> {
+pub(super) struct Attribute<'g> {
     float: f32,
-    numbers: Vec<i64>,
+    pub(super) numbers: Vec<i64>,
     text: &'g str,
     tensor: Option<&'g [u8]>,
 }
@@ -56,7 +56,7 @@ impl<'g> Attribute<'g> {
         Ok((name, attribute))
     }
 
-    fn all(node: &'g [u8]) -> Result<HashMap<&'g str, Self>, InferError> {
+    pub(super) fn all(node: &'g [u8]) -> Result<HashMap<&'g str, Self>, InferError> {
         let mut all = HashMap::new();
         for field in Fields(node) {
             if let (5, attribute) = field? {
