@@ -288,9 +288,9 @@ impl NodeModels {
 
     /// Whether there is the GPU on which models of this node are to run: where there is none, the log says so before anyone asks for one.
     pub(crate) async fn look_for_gpu(self: Arc<Self>) {
-        let is_for_it = |model: &&karman_store::Model| self.device_of(&model.name) == Some(ModelDevice::Gpu);
-        let held = self.list().unwrap_or_default();
-        let Some(model) = held.iter().find(is_for_it) else {
+        let is_for_it = |model: &karman_store::Model| self.device_of(&model.name) == Some(ModelDevice::Gpu);
+        let held = self.home().with(|store| store.models().list()).await;
+        let Some(model) = held.into_iter().flatten().find(is_for_it) else {
             return;
         };
         if let Err(error) = self.compute.for_models().await {

@@ -11,7 +11,7 @@ use karman_types::TaskError;
 /// # Errors
 /// `invalid`, of `body` or `model`, where the bytes are no such order or its model is none.
 pub fn read_fed_order(bytes: &[u8]) -> Result<Bytes, TaskError> {
-    let order: Order = read("order for a client", bytes)?;
+    let order: Order = read("order", bytes)?;
     if let Some(model) = model_of(&order.work) {
         arrays(model)?;
     }
@@ -26,7 +26,7 @@ pub fn read_fed_order(bytes: &[u8]) -> Result<Bytes, TaskError> {
 /// # Errors
 /// `invalid`, of `body` or `model`, where the bytes are no such answer or its model is none.
 pub fn read_fed_answer(bytes: &[u8]) -> Result<Bytes, TaskError> {
-    let answer: Answer = read("answer of a client", bytes)?;
+    let answer: Answer = read("answer", bytes)?;
     if let Answer::Begun { model } = &answer {
         arrays(model)?;
     }
