@@ -7,7 +7,7 @@ use karman_fed::swarm::{
     Place, Shown, SwarmSettings, Transfer,
 };
 use karman_mesh::Mesh;
-use karman_types::{Digest, NodeId, TaskError, format_duration};
+use karman_types::{Digest, ErrorKind, NodeId, TaskError, format_duration};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 use tokio::time::{Interval, MissedTickBehavior, interval, timeout};
@@ -165,30 +165,36 @@ impl Leading<'_> {
         all.filter(|client| !self.gone.contains(client)).collect()
     }
 
-    /// Says something to several clients at once; who does not answer has left.
-    async fn tell(&mut self, letters: Vec<(Client, Message)>) -> Vec<(Client, Answer)> {
+    /// Says something to several clients at once.
+    async fn say(&self, letters: Vec<(Client, Message)>) -> Vec<(Client, Result<Answer, TaskError>)> {
         let (mesh, plan, round, clients) = (self.mesh, self.plan, self.round, &self.clients);
         let asked = letters.into_iter().map(|(client, message)| {
             let node = clients[usize::from(client)].place.node;
             async move { (client, say_in_time(mesh, plan, round, node, message).await) }
         });
-        let answers = join_all(asked).await;
+        join_all(asked).await
+    }
+
+    /// The same; who does not answer has left.
+    async fn tell(&mut self, letters: Vec<(Client, Message)>) -> Vec<(Client, Answer)> {
         let mut good = Vec::new();
-        for (client, answer) in answers {
+        for (client, answer) in self.say(letters).await {
             match answer {
                 Ok(answer) => good.push((client, answer)),
-                Err(error) => {
-                    tracing::warn!(client, %error, gone = is_gone(&error), "a client of a swarm round is left out");
-                    if self.gone.insert(client) {
-                        self.coordinator.left(client);
-                        if !is_gone(&error) {
-                            self.why.insert(client, error.message);
-                        }
-                    }
-                }
+                Err(error) => self.leave_out(client, error),
             }
         }
         good
+    }
+
+    fn leave_out(&mut self, client: Client, error: TaskError) {
+        tracing::warn!(client, %error, gone = is_gone(&error), "a client of a swarm round is left out");
+        if self.gone.insert(client) {
+            self.coordinator.left(client);
+            if !is_gone(&error) {
+                self.why.insert(client, error.message);
+            }
+        }
     }
 
     async fn tell_all(&mut self, message: &Message) -> Vec<(Client, Answer)> {
@@ -261,7 +267,14 @@ impl Leading<'_> {
         let letters: Vec<_> = there
             .map(|(client, transfers)| (client, Message::Slot(transfers)))
             .collect();
-        self.tell(letters).await;
+        for (client, answer) in self.say(letters).await {
+            match answer {
+                // It may wait for one that is gone: the report that is asked for next says whether it is there.
+                Err(error) if error.kind == ErrorKind::Deadline => {}
+                Err(error) => self.leave_out(client, error),
+                Ok(_) => {}
+            }
+        }
     }
 
     /// What has arrived, by the word of those who got it: a sender might say anything.
@@ -288,7 +301,8 @@ impl Leading<'_> {
         self.tell(letters).await;
         let go = Message::Go {
             slot_ms: self.plan.slot.as_millis() as u64,
-            within_ms: self.plan.patience.as_millis() as u64,
+            // They end by themselves only where nobody ends the round: who did so sooner would be taken for gone.
+            within_ms: (2 * self.plan.patience).as_millis() as u64,
         };
         self.tell_all(&go).await;
         let (started, mut slots) = (Instant::now(), slots(self.plan.slot));

@@ -305,6 +305,8 @@ impl Playing {
                 // Of too many at a time the last ones are not answered: it will ask again.
                 Ok(()) | Err(ExchangeError::TooMuch(_)) => {}
                 Err(ExchangeError::NotHeld(chunk)) => absent.push(chunk),
+                // Taken for gone here, and not gone: it had better ask elsewhere.
+                Err(ExchangeError::Stranger(_)) => return Ok(Answer::NotHere(chunks.to_vec())),
                 Err(error) => return Err(invalid(&error)),
             }
         }
@@ -319,7 +321,11 @@ impl Playing {
         let client = self.client_at(from)?;
         let exchange = self.peer.exchange().map_err(|error| invalid(&error))?;
         let mut known = chunks.iter().map(|chunk| exchange.has(client, *chunk));
-        known.try_for_each(|known| known.map_err(|error| invalid(&error)))
+        known.try_for_each(|known| match known {
+            // Taken for gone here: nothing is asked of it.
+            Err(ExchangeError::Stranger(_)) => Ok(()),
+            known => known.map_err(|error| invalid(&error)),
+        })
     }
 
     /// A neighbour does not have what it was asked for.

@@ -330,6 +330,30 @@ async fn a_peer_that_leaves_in_the_middle_does_not_stop_the_others() {
     first.leave();
 }
 
+/// Each sends a chunk in a slot, and the time is over after two and a half: there is far more to send.
+#[tokio::test(flavor = "multi_thread")]
+async fn nobody_is_taken_for_gone_when_the_time_is_over() {
+    let layout = Layout {
+        chunk: 4 << 10,
+        chunks: 16,
+    };
+    let slot = Duration::from_secs(2);
+    let plan = SwarmPlan {
+        patience: slot * 5 / 2,
+        ..plan(layout, slot)
+    };
+    let (first, nodes) = meshed(4).await;
+    let ids: Vec<NodeId> = nodes.iter().map(|node| node.id).collect();
+    let joined = all_join(&first, &nodes, &plan, Link { up: 1, down: 1 }).await;
+    let led = led(&first, &plan, &ids).await;
+    assert!(led.gone.is_empty(), "{:?}: {:?}", led.gone, led.why);
+    join_all(joined).await;
+    for node in nodes {
+        node.leave();
+    }
+    first.leave();
+}
+
 /// Neither a member that does not lead, nor bytes that are no letter.
 async fn nobody_else_says_anything(nodes: &[Node]) {
     let round = Digest::of(b"a round");

@@ -87,6 +87,16 @@ pub enum PlanError {
         /// What it needs.
         needed: u64,
     },
+    /// Whatever the split, a piece takes too long, or its message is too long.
+    #[error(
+        "no board computes the smallest piece of a layer within {most_seconds} s and {most_bytes} bytes a message"
+    )]
+    Piece {
+        /// Seconds that a piece may take.
+        most_seconds: f64,
+        /// Bytes that a message may have.
+        most_bytes: u64,
+    },
     /// Whatever the split, the weights do not fit.
     #[error("board {board} has {free} bytes of flash, but its weights take {needed}: add boards or flash")]
     Flash {

@@ -204,7 +204,7 @@ impl Sharing<'_> {
         }
     }
 
-    /// The board with the most memory, and the least that a piece of the layer takes.
+    /// The board with the most memory, and the least that a piece of the layer takes; where that fits, it is too long or takes too long.
     fn too_large(&self, layer: &Layer) -> PlanError {
         let least = [Form::Rows, Form::Channels].map(|form| {
             let (units, step) = units(layer, form);
@@ -218,10 +218,13 @@ impl Sharing<'_> {
             .enumerate()
             .max_by_key(|(_, board)| board.free_memory);
         let (board, free) = largest.map_or((0, 0), |(at, board)| (at, board.free_memory));
-        PlanError::Memory {
-            board,
-            free,
-            needed: least.into_iter().min().unwrap_or_default(),
+        let needed = least.into_iter().min().unwrap_or_default();
+        match needed <= free {
+            true => PlanError::Piece {
+                most_seconds: MOST_SECONDS,
+                most_bytes: MOST_BYTES,
+            },
+            false => PlanError::Memory { board, free, needed },
         }
     }
 }

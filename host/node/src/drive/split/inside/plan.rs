@@ -269,6 +269,9 @@ fn no_plan(error: PlanError, members: &[Member]) -> TaskError {
             .with_field("memory")
             .with_hint("name a node that has the memory, or raise `--memory`")
         }
+        error @ PlanError::Piece { .. } => TaskError::limit(error.to_string())
+            .with_field("on")
+            .with_hint("name a faster node"),
         error => TaskError::unavailable(error.to_string()),
     }
 }
