@@ -95,8 +95,14 @@ fn a_secret_is_removed_whether_a_node_runs_or_not() {
         home.run(["secret", "remove", "token"]).ok();
         assert_eq!(lists(&home), "");
         home.run(["secret", "remove", "token"])
-            .fails(2, "there is no secret `token` here");
+            .fails(4, "there is no secret `token` here");
     }
+    // A question does not make a store.
+    let empty = Home::new();
+    empty
+        .run(["secret", "remove", "token"])
+        .fails(4, "there is no secret `token` here");
+    assert!(!walk(empty.path()).iter().any(|path| path.ends_with("state.redb")));
 }
 
 fn walk(folder: &std::path::Path) -> Vec<std::path::PathBuf> {

@@ -7,7 +7,7 @@ use crate::services::{blocking, to_the_end};
 use bytes::Bytes;
 use karman_mesh::{Ask, CallHead, PeerId, Wanted, pack_tensors, unpack_tensors};
 use karman_store::{Model, ModelInfo, check_model_name};
-use karman_types::{Digest, TaskError};
+use karman_types::{Digest, TaskError, format_bytes};
 use serde::{Deserialize, Serialize};
 
 /// A model as `karman model list` shows it.
@@ -154,8 +154,13 @@ impl Node {
             unpack_tensors(body).map_err(|error| TaskError::invalid(error.to_string()).with_field("body"))?;
         let most = self.runtime().models().limits().model.0;
         if size > most {
-            let says = format!("the model has {size} bytes; `models.model` of this node is {most}");
-            return Err(TaskError::limit(says).with_field("size"));
+            let says = format!(
+                "the model has {}; this node takes at most {}",
+                format_bytes(size),
+                format_bytes(most)
+            );
+            let hint = "`model` under [models] in its node.toml raises that, from its next start on";
+            return Err(TaskError::limit(says).with_field("size").with_hint(hint));
         }
         self.is_no_other_model(name, digest).await?;
         let wanted = Wanted {
