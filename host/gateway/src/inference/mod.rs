@@ -59,8 +59,9 @@ use tokio::sync::OwnedSemaphorePermit;
 
 /// The name of the server in its metadata.
 const SERVER: &str = "karman";
-/// What it does beyond the protocol, as its metadata lists it.
-const EXTENSIONS: [&str; 2] = [EXTENSION, "model_repository"];
+/// What it does beyond the protocol, as its metadata lists it. Of `model_repository`, which is to load and unload models too, only the index
+/// is answered, so it is not listed.
+const EXTENSIONS: [&str; 1] = [EXTENSION];
 /// The most inputs or outputs of one request.
 const MOST_TENSORS: usize = 1024;
 
