@@ -21,6 +21,21 @@ async fn an_invitation_by_a_foreign_root_key_lets_nobody_in() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn who_is_let_in_by_nobody_is_told_where_it_has_looked() {
+    let root = RootKey::generate().unwrap();
+    // Nobody is there: the address is for documents.
+    let nobody = "/ip4/192.0.2.7/udp/7117/quic-v1".parse().unwrap();
+    let alone = start(Some(invite(&root, &[nobody])), None);
+    let refused = alone.mesh.admitted(Duration::ZERO).await.unwrap_err();
+    assert_eq!(refused.kind, karman_types::ErrorKind::Unavailable, "{refused}");
+    let hint = refused.hint.unwrap();
+    assert!(
+        hint.contains("looked for at /ip4/192.0.2.7/udp/7117/quic-v1.") && hint.contains("--address"),
+        "{hint}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_capability_is_found_under_every_level() {
     let root = RootKey::generate().unwrap();
     let first = start(None, Some(&root));

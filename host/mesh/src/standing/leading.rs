@@ -32,6 +32,19 @@ impl Standing {
         fastrand::choice(behind)
     }
 
+    /// Where this node looks for an issuer by its invitation, each place once and without keys; nowhere once it was let in.
+    pub(crate) fn looked_for_at(&self) -> Vec<String> {
+        let invitation = self.invitation.read();
+        let mut places: Vec<String> = Vec::new();
+        for address in invitation.iter().flat_map(|invitation| invitation.addresses()) {
+            let place = place_of(address);
+            if !place.is_empty() && !places.iter().any(|known| known == place) {
+                places.push(place.to_owned());
+            }
+        }
+        places
+    }
+
     /// Whether what this peer says of letting this node in counts: a neighbour of another mesh has no say in it.
     pub(super) fn is_asked_at(&self, peer: &PeerId) -> bool {
         let invitation = self.invitation.read();
@@ -52,6 +65,11 @@ impl Standing {
     pub(crate) const fn doors(&self) -> &Semaphore {
         &self.doors
     }
+}
+
+/// The part of an address that this node dials itself: that of the member in between, where it leads over one.
+fn place_of(address: &str) -> &str {
+    address.split_once("/p2p/").map_or(address, |(place, _)| place)
 }
 
 /// Whether the way of this address ends at this peer.
@@ -85,5 +103,8 @@ mod tests {
         assert!(!leads_to(&behind, &member));
         assert!(names(&behind, &member) && names(&behind, &issuer) && !names(&behind, &other));
         assert!(names("/dns/board.local/tcp/7117", &other) && !names("nonsense", &other));
+        let place = "/ip4/192.0.2.7/udp/7117/quic-v1";
+        assert_eq!([&direct, &behind].map(|address| place_of(address)), [place; 2]);
+        assert_eq!(place_of("/dns/board.local/tcp/7117"), "/dns/board.local/tcp/7117");
     }
 }
