@@ -7,7 +7,7 @@ use crate::services::{blocking, store_error, to_the_end};
 use bytes::Bytes;
 use karman_mesh::{Ask, CallHead, PeerId, Wanted, pack_tensors, unpack_tensors};
 use karman_store::{Model, ModelInfo, check_model_name};
-use karman_types::{Digest, TaskError};
+use karman_types::{ByteSize, Digest, TaskError, format_bytes};
 use serde::{Deserialize, Serialize};
 
 /// A model as `karman model list` shows it.
@@ -149,10 +149,9 @@ impl Node {
         })?;
         let (Brought { ticket, info }, _) =
             unpack_tensors(body).map_err(|error| TaskError::invalid(error.to_string()).with_field("body"))?;
-        let most = self.runtime().models().limits().model.0;
-        if size > most {
-            let says = format!("the model has {size} bytes; `models.model` of this node is {most}");
-            return Err(TaskError::limit(says).with_field("size"));
+        let most = self.runtime().models().limits().model;
+        if size > most.0 {
+            return Err(too_long(size, most));
         }
         self.is_no_other_model(name, digest).await?;
         let wanted = Wanted {
@@ -184,4 +183,16 @@ impl Node {
             false => Ok(()),
         }
     }
+}
+
+/// The error that a member brings a model that is longer than this node takes. Whoever reads it may be at another node.
+fn too_long(size: u64, most: ByteSize) -> TaskError {
+    let size = format_bytes(size);
+    TaskError::limit(format!(
+        "the model has {size}, and this node takes {most} at most"
+    ))
+    .with_field("models.model")
+    .with_hint(
+        "raise `models.model` in that node's node.toml and start the node again: it reads it when it starts",
+    )
 }
