@@ -71,10 +71,14 @@ fn set(app: &App, name: &str) -> Result<(), TaskError> {
 }
 
 fn remove(app: &App, name: &str) -> Result<(), TaskError> {
-    if !Held::open(app)?.remove_secret(name)? {
-        return Err(TaskError::invalid(format!("there is no secret `{name}` here"))
-            .with_field("name")
-            .with_hint("`karman secret list` shows the names of those that there are"));
+    let held = Held::if_any(app)?;
+    let removed = held.map(|held| held.remove_secret(name)).transpose()?;
+    if removed != Some(true) {
+        return Err(
+            TaskError::unavailable(format!("there is no secret `{name}` here"))
+                .with_field("name")
+                .with_hint("`karman secret list` shows the names of those that there are"),
+        );
     }
     app.output
         .result(|| format!("{name} is removed"), || json!({ "name": name }))
