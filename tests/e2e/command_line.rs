@@ -106,6 +106,32 @@ fn a_secret_is_removed_whether_a_node_runs_or_not() {
     }
 }
 
+#[test]
+fn a_token_is_taken_back_by_its_id_and_it_is_said_whom_that_reaches() {
+    let home = Home::new();
+    let read = |text: String| serde_json::from_str::<serde_json::Value>(&text).unwrap();
+    let issued = home.run(["token", "issue", "app", "--right", "call:*", "--json"]);
+    let issued = read(issued.ok().out());
+    let id = issued["id"].as_str().unwrap();
+    let revoked = home.run(["token", "revoke", id]).ok();
+    assert_eq!(revoked.out(), format!("{id}   revoked"));
+    for part in [
+        "gateways of this folder take it no more",
+        "`token-keys` has a list of its own",
+    ] {
+        assert!(revoked.stderr.contains(part), "`{part}` is not in {revoked:?}");
+    }
+    let told = home.run(["token", "revoke", id, "--json"]).ok();
+    assert_eq!(read(told.out()), serde_json::json!({ "revoked": id }));
+    // A token is no id of one.
+    let wrong = home.run(["token", "revoke", issued["token"].as_str().unwrap()]);
+    let wrong = wrong.fails(2, "is no token's id: 32 hexadecimal digits");
+    assert!(
+        wrong.stderr.contains("`karman token inspect TOKEN` shows it"),
+        "{wrong:?}"
+    );
+}
+
 fn walk(folder: &std::path::Path) -> Vec<std::path::PathBuf> {
     std::fs::read_dir(folder)
         .unwrap()

@@ -21,6 +21,7 @@ mod load;
 mod manage;
 mod objectives;
 mod pages;
+mod reach;
 mod routes;
 mod tls;
 

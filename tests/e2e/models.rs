@@ -1,6 +1,6 @@
 //! The digit models on both back-ends, from inside the sandbox.
 
-use crate::mesh::first;
+use crate::mesh::{first, home, up};
 use crate::support::{Home, guest, root};
 
 fn with_models() -> Home {
@@ -199,6 +199,40 @@ fn a_model_is_brought_to_other_nodes_and_runs_there() {
     assert!(removed.contains("digits-s is removed from"), "{removed}");
     assert!(!held(&edge).contains("digits-s"));
     cloud.run(&remove("tier=edge")).fails(4, "has `digits-s`");
+}
+
+#[test]
+fn a_model_that_is_longer_than_a_node_takes_is_refused_with_the_key_that_says_so() {
+    let (cloud, edge) = (first(), home("edge"));
+    edge.configure("[models]\nmodel = \"1 KiB\"\n");
+    let edge = up(edge, &["--join", &cloud.invite(&["--tier", "edge"])]);
+    let file = root().join("tests/models/digits-s.onnx");
+    let bytes = std::fs::read(&file).unwrap();
+    let refused = edge.home.ask("POST", "/models/digits-s", &[], &bytes).unwrap();
+    let error = refused.json();
+    assert_eq!(
+        (refused.status, &error["field"]),
+        (429, &"models.model".into()),
+        "{refused:?}"
+    );
+    let says = |error: &serde_json::Value, key: &str, part: &str| {
+        assert!(error[key].as_str().unwrap().contains(part), "{error}");
+    };
+    says(&error, "message", "larger than 1 KiB, which this node takes");
+    says(&error, "hint", "raise `models.model` in node.toml");
+
+    // One that brings it is told the same.
+    cloud.finds(2);
+    let (file, edge) = (file.to_str().unwrap(), edge.id());
+    let ran = cloud.run(&["model", "add", "digits-s", file, "--on", &edge, "--json"]);
+    let ran = ran.fails(5, "the model has 19.5 KiB, and this node takes 1 KiB at most");
+    let error: serde_json::Value = serde_json::from_str(ran.stderr.trim()).unwrap();
+    assert_eq!(
+        (&error["code"], &error["field"]),
+        (&"limit".into(), &"models.model".into()),
+        "{error}"
+    );
+    says(&error, "hint", "raise `models.model` in that node's node.toml");
 }
 
 /// A field of a message of an ONNX file.
