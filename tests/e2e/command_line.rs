@@ -88,14 +88,21 @@ fn a_secret_is_never_shown() {
 fn a_secret_is_removed_whether_a_node_runs_or_not() {
     let home = Home::new();
     let lists = |home: &Home| home.run(["secret", "list"]).ok().out();
+    let lacks = |home: &Home| {
+        let ran = home.run(["secret", "remove", "token"]);
+        ran.fails(4, "there is no secret `token` here");
+    };
+    // Nothing was ever kept here, and a question does not change that.
+    assert_eq!(lists(&home), "");
+    lacks(&home);
+    assert!(!home.path().join("state/state.redb").exists());
     for runs in [false, true] {
         let _server = runs.then(|| home.start(["node", "up", "--listen", "127.0.0.1:0"]));
         home.run_with(["secret", "set", "token"], b"hush-hush").ok();
         assert_eq!(lists(&home), "token");
         home.run(["secret", "remove", "token"]).ok();
         assert_eq!(lists(&home), "");
-        home.run(["secret", "remove", "token"])
-            .fails(4, "there is no secret `token` here");
+        lacks(&home);
     }
     // A question does not make a store.
     let empty = Home::new();
@@ -103,6 +110,32 @@ fn a_secret_is_removed_whether_a_node_runs_or_not() {
         .run(["secret", "remove", "token"])
         .fails(4, "there is no secret `token` here");
     assert!(!walk(empty.path()).iter().any(|path| path.ends_with("state.redb")));
+}
+
+#[test]
+fn a_token_is_taken_back_by_its_id_and_it_is_said_whom_that_reaches() {
+    let home = Home::new();
+    let read = |text: String| serde_json::from_str::<serde_json::Value>(&text).unwrap();
+    let issued = home.run(["token", "issue", "app", "--right", "call:*", "--json"]);
+    let issued = read(issued.ok().out());
+    let id = issued["id"].as_str().unwrap();
+    let revoked = home.run(["token", "revoke", id]).ok();
+    assert_eq!(revoked.out(), format!("{id}   revoked"));
+    for part in [
+        "gateways of this folder take it no more",
+        "`token-keys` has a list of its own",
+    ] {
+        assert!(revoked.stderr.contains(part), "`{part}` is not in {revoked:?}");
+    }
+    let told = home.run(["token", "revoke", id, "--json"]).ok();
+    assert_eq!(read(told.out()), serde_json::json!({ "revoked": id }));
+    // A token is no id of one.
+    let wrong = home.run(["token", "revoke", issued["token"].as_str().unwrap()]);
+    let wrong = wrong.fails(2, "is no token's id: 32 hexadecimal digits");
+    assert!(
+        wrong.stderr.contains("`karman token inspect TOKEN` shows it"),
+        "{wrong:?}"
+    );
 }
 
 fn walk(folder: &std::path::Path) -> Vec<std::path::PathBuf> {

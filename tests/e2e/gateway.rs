@@ -21,6 +21,7 @@ mod load;
 mod manage;
 mod objectives;
 mod pages;
+mod reach;
 mod routes;
 mod tls;
 
@@ -75,10 +76,10 @@ fn a_model_and_a_task_answer_the_inference_protocol() {
     for path in ["/healthz", "/readyz", "/v2/health/live", "/v2/health/ready"] {
         assert_eq!(server.get(path).status, 200, "{path}");
     }
-    let server_is = server.get("/v2").json();
-    assert_eq!(server_is["name"], "karman");
+    let described = server.get("/v2").json();
+    assert_eq!(described["name"], "karman");
     // Not `model_repository`: models are listed, and neither loaded nor unloaded.
-    assert_eq!(server_is["extensions"], json!(["binary_tensor_data"]));
+    assert_eq!(described["extensions"], json!(["binary_tensor_data"]));
     let about = server.get(&format!("/v2/models/{MODEL}")).json();
     assert_eq!(about["inputs"][0]["shape"], json!([-1, 1, 8, 8]), "{about}");
 

@@ -1,7 +1,7 @@
 //! The digit models on both back-ends, from inside the sandbox.
 
-use crate::mesh::first;
-use crate::support::{Home, guest, root};
+use crate::mesh::{first, home, path, up};
+use crate::support::{Home, PATIENCE, guest, root, until};
 
 fn with_models() -> Home {
     let home = Home::new();
@@ -199,6 +199,69 @@ fn a_model_is_brought_to_other_nodes_and_runs_there() {
     assert!(removed.contains("digits-s is removed from"), "{removed}");
     assert!(!held(&edge).contains("digits-s"));
     cloud.run(&remove("tier=edge")).fails(4, "has `digits-s`");
+}
+
+#[test]
+fn a_model_that_is_longer_than_a_node_takes_is_refused_with_the_key_that_says_so() {
+    let (cloud, edge) = (first(), home("edge"));
+    edge.configure("[models]\nmodel = \"1 KiB\"\n");
+    let edge = up(edge, &["--join", &cloud.invite(&["--tier", "edge"])]);
+    let file = root().join("tests/models/digits-s.onnx");
+    let bytes = std::fs::read(&file).unwrap();
+    let refused = edge.home.ask("POST", "/models/digits-s", &[], &bytes).unwrap();
+    let error = refused.json();
+    assert_eq!(
+        (refused.status, &error["field"]),
+        (429, &"models.model".into()),
+        "{refused:?}"
+    );
+    let says = |error: &serde_json::Value, key: &str, part: &str| {
+        assert!(error[key].as_str().unwrap().contains(part), "{error}");
+    };
+    says(&error, "message", "larger than 1 KiB, which this node takes");
+    says(&error, "hint", "raise `models.model` in node.toml");
+
+    // One that brings it is told the same.
+    cloud.finds(2);
+    let (file, edge) = (file.to_str().unwrap(), edge.id());
+    let ran = cloud.run(&["model", "add", "digits-s", file, "--on", &edge, "--json"]);
+    let ran = ran.fails(5, "the model has 19.5 KiB, and this node takes 1 KiB at most");
+    let error: serde_json::Value = serde_json::from_str(ran.stderr.trim()).unwrap();
+    assert_eq!(
+        (&error["code"], &error["field"]),
+        (&"limit".into(), &"models.model".into()),
+        "{error}"
+    );
+    says(&error, "hint", "raise `models.model` in that node's node.toml");
+}
+
+#[test]
+fn an_order_names_the_nodes_that_it_means_and_does_not_reach() {
+    let cloud = first();
+    let (_fog, edge) = (cloud.joined("fog", &[]), cloud.joined("edge", &[]));
+    cloud.finds(3);
+    let away = edge.id();
+    edge.server.stop();
+    until(PATIENCE, "it is taken to be in reach", || {
+        let peers = cloud.home.control("/mesh/peers");
+        let mut peers = peers.as_array().unwrap().iter();
+        peers.any(|peer| peer["node"] == away.as_str() && peer["path"].is_null())
+    });
+    let file = root().join("tests/models/digits-s.onnx");
+    let add = ["model", "add", "digits-s", file.to_str().unwrap(), "--json"];
+    let added = cloud.run(&[&add[..], &["--on", "tier=fog,tier=edge"]].concat());
+    let added: serde_json::Value = serde_json::from_str(&added.ok().out()).unwrap();
+    assert_eq!(added["out_of_reach"], serde_json::json!([away]), "{added}");
+
+    let deploy = |on: &str| {
+        let ran = cloud.run(&["deploy", &path("tiny"), "--on", on]);
+        ran.ok().stderr
+    };
+    let said = deploy("all");
+    let left_out = format!("out of reach, so without it: {};", &away[..8]);
+    assert!(said.contains(&left_out), "{said}");
+    let said = deploy("tier=fog");
+    assert!(!said.contains("out of reach"), "{said}");
 }
 
 /// A field of a message of an ONNX file.

@@ -94,6 +94,7 @@ fn what_needs_a_node_says_that_none_runs() {
     let home = Home::new();
     home.run(["call", "hostile", "-"]).fails(4, "karman node up");
     home.run(["node", "logs"]).fails(4, "karman node up");
+    home.run(["node", "drain"]).fails(4, "karman node up");
 }
 
 #[test]

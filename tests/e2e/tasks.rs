@@ -234,3 +234,23 @@ fn what_waits_at_a_drained_node_goes_on_elsewhere() {
     let ran = cloud.run(&["task", "result", &task, "--wait", "30s"]).ok();
     assert_eq!(ran.out(), "1");
 }
+
+#[test]
+fn a_node_that_is_drained_alone_says_what_waits_for_its_next_start() {
+    let node = up(home("edge"), &[]);
+    node.run(&["call", "nowhere", "-", "--accept", "local"]).ok();
+    let drained = node.run(&["node", "drain"]).ok();
+    assert_eq!(
+        drained.out(),
+        "drained: no node in reach takes over, 1 task waits here for the next start"
+    );
+    assert!(
+        drained
+            .stderr
+            .contains("takes work again once it is started anew"),
+        "{drained:?}"
+    );
+    let told = node.run(&["node", "drain", "--json"]).ok().out();
+    let told: serde_json::Value = serde_json::from_str(&told).unwrap();
+    assert_eq!(told, serde_json::json!({ "heirs": [], "waiting": 1 }));
+}

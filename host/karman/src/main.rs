@@ -15,6 +15,7 @@ mod input;
 mod link_profile;
 mod load;
 mod logging;
+mod out_of_reach;
 mod output;
 mod parent;
 mod places;

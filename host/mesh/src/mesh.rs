@@ -216,10 +216,10 @@ impl Mesh {
         let places = self.0.standing.looked_for_at();
         let looked = match places.is_empty() {
             true => String::new(),
-            false => format!("it was looked for at {}: ", places.join(", ")),
+            false => format!(" It was looked for at {}.", places.join(", ")),
         };
         Err(TaskError::unavailable("no issuer let this node in").with_hint(format!(
-            "{looked}is the machine that made the invitation up, with UDP and TCP 7117 open? Where it is behind a router or a cloud's NAT, or in a \
+            "is the machine that made the invitation up, with UDP and TCP 7117 open?{looked} Where it is behind a router or a cloud's NAT, or in a \
              container, have it invite with `--address /ip4/PUBLIC-ADDRESS/udp/7117/quic-v1`",
         )))
     }

@@ -30,7 +30,7 @@ async fn who_is_let_in_by_nobody_is_told_where_it_has_looked() {
     assert_eq!(refused.kind, karman_types::ErrorKind::Unavailable, "{refused}");
     let hint = refused.hint.unwrap();
     assert!(
-        hint.contains("at /ip4/192.0.2.7/udp/7117/quic-v1:") && hint.contains("--address"),
+        hint.contains("looked for at /ip4/192.0.2.7/udp/7117/quic-v1.") && hint.contains("--address"),
         "{hint}"
     );
 }

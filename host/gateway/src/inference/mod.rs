@@ -59,8 +59,8 @@ use tokio::sync::OwnedSemaphorePermit;
 
 /// The name of the server in its metadata.
 const SERVER: &str = "karman";
-/// What it does beyond the protocol, as its metadata lists it. `model_repository` is not there: it takes loading and unloading, too,
-/// and here is its index alone.
+/// What it does beyond the protocol, as its metadata lists it. Of `model_repository`, which is to load and unload models too, only the index
+/// is answered, so it is not listed.
 const EXTENSIONS: [&str; 1] = [EXTENSION];
 /// The most inputs or outputs of one request.
 const MOST_TENSORS: usize = 1024;

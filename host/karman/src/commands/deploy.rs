@@ -2,6 +2,7 @@ use crate::app::App;
 use crate::commands::build::list;
 use crate::control::{Control, escape};
 use crate::error::Worded;
+use crate::out_of_reach::OutOfReach;
 use crate::source::Source;
 use clap::Args;
 use http::Method;
@@ -88,13 +89,13 @@ impl Deploy {
     ) -> Result<(), TaskError> {
         let Some(wait) = self.wait else {
             let deployed = self.order_on(app, control, source, selector)?;
-            return self.show(app, deployed);
+            return self.show(app, (control, selector), deployed);
         };
         if is_reached(control, selector)? {
             // One that has just gone is still taken for reached.
             let deployed = self.order_on(app, control, source, selector);
             if !is_gone(&deployed) {
-                return self.show(app, deployed?);
+                return self.show(app, (control, selector), deployed?);
             }
         }
         self.run_later(app, control, source, (selector, wait))
@@ -116,14 +117,22 @@ impl Deploy {
             .map_err(Worded::worded)
     }
 
-    /// Prints what came of it on each node; done when all of them have it.
-    fn show(&self, app: &App, deployed: Vec<OnNode<Deployed>>) -> Result<(), TaskError> {
+    /// Prints what came of it on each node, and which were not reached; done when all that were have it.
+    fn show(
+        &self,
+        app: &App,
+        (control, selector): (&Control, &str),
+        deployed: Vec<OnNode<Deployed>>,
+    ) -> Result<(), TaskError> {
+        let out_of_reach = OutOfReach::of(control, selector, &deployed);
+        out_of_reach.say(&app.output);
         app.output.on_nodes(deployed, |node, deployed| {
             app.output.result(
                 || text(&deployed, &node.short()),
                 || {
                     let mut object = json!(deployed);
                     object["node"] = json!(node);
+                    object["out_of_reach"] = json!(out_of_reach.nodes());
                     object
                 },
             )?;

@@ -72,7 +72,8 @@ fn set(app: &App, name: &str) -> Result<(), TaskError> {
 
 fn remove(app: &App, name: &str) -> Result<(), TaskError> {
     let held = Held::if_any(app)?;
-    if !held.map_or(Ok(false), |held| held.remove_secret(name))? {
+    let removed = held.map(|held| held.remove_secret(name)).transpose()?;
+    if removed != Some(true) {
         return Err(
             TaskError::unavailable(format!("there is no secret `{name}` here"))
                 .with_field("name")

@@ -32,7 +32,7 @@ impl Standing {
         fastrand::choice(behind)
     }
 
-    /// Where this node looks for whoever lets it in, as its invitation says, without their keys; nothing once it was let in.
+    /// Where this node looks for an issuer by its invitation, each place once and without keys; nowhere once it was let in.
     pub(crate) fn looked_for_at(&self) -> Vec<String> {
         let invitation = self.invitation.read();
         let mut places: Vec<String> = Vec::new();

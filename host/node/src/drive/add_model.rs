@@ -7,7 +7,7 @@ use crate::services::{blocking, to_the_end};
 use bytes::Bytes;
 use karman_mesh::{Ask, CallHead, PeerId, Wanted, pack_tensors, unpack_tensors};
 use karman_store::{Model, ModelInfo, check_model_name};
-use karman_types::{Digest, TaskError, format_bytes};
+use karman_types::{ByteSize, Digest, TaskError, format_bytes};
 use serde::{Deserialize, Serialize};
 
 /// A model as `karman model list` shows it.
@@ -152,15 +152,9 @@ impl Node {
         })?;
         let (Brought { ticket, info }, _) =
             unpack_tensors(body).map_err(|error| TaskError::invalid(error.to_string()).with_field("body"))?;
-        let most = self.runtime().models().limits().model.0;
-        if size > most {
-            let says = format!(
-                "the model has {}; this node takes at most {}",
-                format_bytes(size),
-                format_bytes(most)
-            );
-            let hint = "`model` under [models] in its node.toml raises that, from its next start on";
-            return Err(TaskError::limit(says).with_field("size").with_hint(hint));
+        let most = self.runtime().models().limits().model;
+        if size > most.0 {
+            return Err(too_long(size, most));
         }
         self.is_no_other_model(name, digest).await?;
         let wanted = Wanted {
@@ -191,4 +185,16 @@ impl Node {
             false => Ok(()),
         }
     }
+}
+
+/// The error that a member brings a model that is longer than this node takes. Whoever reads it may be at another node.
+fn too_long(size: u64, most: ByteSize) -> TaskError {
+    let size = format_bytes(size);
+    TaskError::limit(format!(
+        "the model has {size}, and this node takes {most} at most"
+    ))
+    .with_field("models.model")
+    .with_hint(
+        "raise `models.model` in that node's node.toml and start the node again: it reads it when it starts",
+    )
 }

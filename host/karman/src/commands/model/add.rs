@@ -4,6 +4,7 @@ use crate::cli;
 use crate::control::{Control, escape};
 use crate::error::Worded;
 use crate::held::Held;
+use crate::out_of_reach::OutOfReach;
 use clap::Args;
 use http::Method;
 use karman_infer::graph::{CutError, Graph};
@@ -90,7 +91,7 @@ impl Add {
         )
     }
 
-    /// Adds it on every node that the selector names; done when all of them have it.
+    /// Adds it on every node that the selector names, and says which were not reached; done when all that were have it.
     fn run_on(&self, app: &App, selector: &str, bytes: Vec<u8>, info: &ModelInfo) -> Result<(), TaskError> {
         let info = json!(info).to_string();
         let path = format!(
@@ -100,9 +101,13 @@ impl Add {
             escape(&info)
         );
         let progress = app.progress(&format!("bringing {} to {selector}", self.name));
-        let added = Control::new(app)?.order::<Vec<OnNode<HeldModel>>>(Method::POST, &path, bytes.into());
+        let control = Control::new(app)?;
+        let added = control.order::<Vec<OnNode<HeldModel>>>(Method::POST, &path, bytes.into());
         drop(progress);
-        app.output.on_nodes(added?, |node, model| {
+        let added = added?;
+        let out_of_reach = OutOfReach::of(&control, selector, &added);
+        out_of_reach.say(&app.output);
+        app.output.on_nodes(added, |node, model| {
             app.output.result(
                 || {
                     let size = format_bytes(model.bytes);
@@ -116,6 +121,7 @@ impl Add {
                 || {
                     let mut object = json!(model);
                     object["node"] = json!(node);
+                    object["out_of_reach"] = json!(out_of_reach.nodes());
                     object
                 },
             )
