@@ -104,12 +104,6 @@ fn a_secret_is_removed_whether_a_node_runs_or_not() {
         assert_eq!(lists(&home), "");
         lacks(&home);
     }
-    // A question does not make a store.
-    let empty = Home::new();
-    empty
-        .run(["secret", "remove", "token"])
-        .fails(4, "there is no secret `token` here");
-    assert!(!walk(empty.path()).iter().any(|path| path.ends_with("state.redb")));
 }
 
 #[test]
